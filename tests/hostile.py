@@ -1,5 +1,5 @@
-"""Seeded damage to JSON files, for every loader: bytes flipped, cut, repeated; wrong values in any
-place.
+"""Seeded damage to files, for every loader: bytes flipped, cut, repeated; in JSON files wrong values
+in any place.
 """
 
 import copy
@@ -26,11 +26,17 @@ BYTES = [*WORDS, b"[" * 500, b"\0", b"{}", b","]
 def damaged(text, rng, count):
     """`count` damaged copies of a JSON text, as bytes; some of them still valid."""
     for number in range(count):
-        yield (_damage_bytes if number % 2 else _damage_tree)(text, rng)
+        yield _damage_bytes(text.encode(), rng) if number % 2 else _damage_tree(text, rng)
 
 
-def _damage_bytes(text, rng):
-    content = bytearray(text.encode())
+def damaged_bytes(content, rng, count):
+    """`count` damaged copies of the bytes of any file."""
+    for _ in range(count):
+        yield _damage_bytes(content, rng)
+
+
+def _damage_bytes(content, rng):
+    content = bytearray(content)
     for _ in range(int(rng.integers(1, 4))):
         at, size = int(rng.integers(len(content) + 1)), int(rng.integers(1, 40))
         kind = rng.integers(5)

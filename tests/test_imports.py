@@ -151,6 +151,7 @@ HEAVY = {
     "opendp",
     "pandas",
     "blackjax",
+    "pyarrow",
     "flowjax",
 }
 
@@ -164,7 +165,13 @@ def loaded_by(statement):
 
 
 @pytest.mark.parametrize(
-    "statement", ["import noisewise", "import noisewise.simulators", "import noisewise.errors"]
+    "statement",
+    [
+        "import noisewise",
+        "import noisewise.simulators",
+        "import noisewise.errors",
+        "import noisewise.readers; noisewise.readers.read",
+    ],
 )
 def test_importing_loads_nothing_heavy(statement):
     assert loaded_by(statement) == set()

@@ -100,12 +100,13 @@ def read_json(path: Path, what: str, *, follow_links: bool = True) -> dict[str, 
     )
 
 
-def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
+def parse_json(content: bytes | str, what: str, *, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Parse one JSON object, strictly.
 
     Args:
         content: The bytes of a file, or a text.
         what: The file, as messages name it.
+        max_depth: The most levels of nesting.
 
     Returns:
         The object: finite numbers, whole ones of at most 64 bits, and no key twice.
@@ -122,13 +123,13 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
     commas, quotes, lists, objects = map(content.count, (b",", b'"', b"[", b"{"))
     if max(commas, quotes) > _MOST_ITEMS or lists + objects > _MOST_BRACKETS:
         raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
-    value = _parsed(content, what)
+    value = _parsed(content, what, max_depth)
     if not isinstance(value, dict):
         raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
     return value
 
 
-def _parsed(content: bytes, what: str) -> Any:
+def _parsed(content: bytes, what: str, max_depth: int) -> Any:
     try:
         value = json.loads(
             content.decode("utf-8"),
@@ -137,7 +138,7 @@ def _parsed(content: bytes, what: str) -> Any:
             parse_float=_finite,
             parse_int=_integer,
         )
-        _check_tree(value)
+        _check_tree(value, max_depth)
         return value
     except FileFormatError as error:
         raise FileFormatError(f"{what} is not valid: {error}") from None
@@ -304,9 +305,9 @@ def _integer(text: str) -> int:
     return value
 
 
-def _check_tree(value: Any) -> None:
+def _check_tree(value: Any, max_depth: int) -> None:
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(max_depth):
         children: list[Any] = []
         for item in level:
             if isinstance(item, dict):
@@ -320,4 +321,4 @@ def _check_tree(value: Any) -> None:
         if not children:
             return
         level = children
-    raise FileFormatError(f"it is nested more than {MAX_DEPTH} deep.")
+    raise FileFormatError(f"it is nested more than {max_depth} deep.")

@@ -35,13 +35,20 @@ _MOST_PARTS = 10_000
 """Stored parts that are added up, so that counting takes milliseconds."""
 
 
-def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
+NOT_OURS = "this is not a file noisewise wrote."
+"""What is said of a file that is larger than any that noisewise writes."""
+
+
+def read_regular(
+    path: Path, *, limit: int, follow_links: bool = True, too_large: str = NOT_OURS
+) -> bytes:
     """Read a regular file.
 
     Args:
         path: The file.
         limit: The most bytes that it may have.
         follow_links: Whether it may be a symbolic link: not inside folders that travel.
+        too_large: What is said of a file with more bytes: what to do, for files of others.
 
     Returns:
         Its bytes.
@@ -51,7 +58,7 @@ def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
             read.
         FileFormatError: If it is too large; see `opened`.
     """
-    with opened(path, limit=limit, follow_links=follow_links) as file:
+    with opened(path, limit=limit, follow_links=follow_links, too_large=too_large) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             content = file.read(size + 1)
@@ -65,7 +72,9 @@ def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
+def opened(
+    path: Path, *, limit: int, follow_links: bool, too_large: str = NOT_OURS
+) -> Iterator[BinaryIO]:
     """Open a regular file, once, to read its bytes.
 
     Folders, pipes and devices are refused before they are opened, which could hang or have an
@@ -76,6 +85,7 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
         path: The file.
         limit: The most bytes that it may have.
         follow_links: Whether it may be a symbolic link.
+        too_large: What is said of a file with more bytes.
 
     Yields:
         The open file.
@@ -85,7 +95,7 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
         FileFormatError: If it is larger than `limit`, or nearly empty.
     """
     try:
-        _check_regular(path.stat() if follow_links else path.lstat(), path, limit)
+        _check_regular(path.stat() if follow_links else path.lstat(), path, limit, too_large)
         descriptor = os.open(path, _READING if follow_links else _READING | _NO_LINKS)
     except FileNotFoundError:
         raise InvalidInputError(f"There is no file {path}.") from None
@@ -93,7 +103,7 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        _check_regular(found, path, limit)
+        _check_regular(found, path, limit, too_large)
         if (
             found.st_size > _SMALL
             and hasattr(os, "SEEK_DATA")
@@ -103,14 +113,16 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
         yield file
 
 
-def _check_regular(found: os.stat_result, path: Path, limit: int) -> None:
+def _check_regular(
+    found: os.stat_result, path: Path, limit: int, too_large: str = NOT_OURS
+) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise InvalidInputError(f"{path} is a symbolic link: put a copy of the file in its place.")
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInputError(f"{path} is a folder, a device or a pipe, not a file.")
     if found.st_size > limit:
         most = f"{limit // 2**20} MiB" if limit >= 2**20 else f"{limit:,} bytes"
-        raise FileFormatError(f"{path} is larger than {most}: this is not a file noisewise wrote.")
+        raise FileFormatError(f"{path} is larger than {most}: {too_large}")
 
 
 def _check_filled(descriptor: int, size: int, path: Path) -> None:

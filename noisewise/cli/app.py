@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, infer, ledger, lists, plan, release, report, resume
+from noisewise.cli import compare, import_, infer, ledger, lists, plan, release, report, resume
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -49,6 +49,7 @@ _ANALYST, _CURATOR, _REFEREE, _LISTS = (
 _EXPERIMENTS = Path(__file__).parents[2] / "experiments" / "command.py"
 """The command `reproduce`, not part of the package: a checkout has it, a wheel does not."""
 
+app.command("import", rich_help_panel=_ANALYST, epilog=import_.EPILOG)(import_.import_release)
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)

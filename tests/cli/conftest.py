@@ -73,6 +73,8 @@ def fill():
     Path("people.csv").write_text("age,size,income,sex,smoker\n" + "\n".join(people) + "\n")
     town = ["".join(f"{int(rng.random() < p)}," for p in (0.02, 0.3, 0.1))[:-1] for _ in range(80)]
     Path("town.csv").write_text("monday,tuesday,wednesday\n" + "\n".join(town) + "\n")
+    Path("stays.csv").write_text("district,count,size\nNorth,12,3\nSouth,X,4\n")
+    Path("pages.csv").write_text("country_code,project,page_id\nAU,en.wikipedia,77\n")
     Path("model.py").write_text(MODEL)
     mechanism = nw.mechanisms.DiscreteLaplace(scale=0.5, sensitivity=0.5, step=1 / 200)
     query = nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=200, grid=1.0)

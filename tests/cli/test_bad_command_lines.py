@@ -12,6 +12,7 @@ from tests.cli.conftest import MODEL
 
 PRIOS = MODEL[: MODEL.index("prios")].count("\n") + 1
 RELEASE = "release --data people.csv --out new.json"
+STAYS = "import table stays.csv --value count --label district --out new.json"
 MEAN = f"{RELEASE} --query mean --column age --bounds 0 100"
 
 TABLE = [
@@ -71,6 +72,52 @@ TABLE = [
     ("compare runs/a", "Two|two"),
     ("compare runs/a runs/a", "twice"),
     ("compare runs/a runs/b", "no folder runs/a"),
+    ("import", "Missing argument 'SOURCE'"),
+    ("import table", "Missing argument 'FILE'"),
+    ("import table stays.csv", "Missing option '--out'"),
+    ("import tabel stays.csv --out new.json", "did you mean 'table'"),
+    ("import table stays.csv --out new.json", "needs --value"),
+    (f"{STAYS}", "needs --mechanism"),
+    (f"{STAYS} --mechanism laplace", "--scale"),
+    (f"{STAYS} --mechanism lapalce --scale 3", "did you mean 'laplace'"),
+    (f"{STAYS} --mechanism laplace --scale 3", "row 2 .* got 'X'.*--absent"),
+    (f"{STAYS} --mechanism laplace --scale b --absent X", "no column 'b'"),
+    (f"{STAYS} --mechanism laplace --scale 3 --risk lower", "takes no --risk"),
+    (f"{STAYS} --mechanism laplace --scale 3 --epsilon 1 --rho 1", "one guarantee"),
+    (f"{STAYS} --mechanism laplace --scale 3 --unit visit", "--neighbours"),
+    (f"{STAYS} --mechanism laplace --scale 3 --neighbours some", "replace-one or add-remove"),
+    (f"{STAYS} --mechanism laplace --scale 3 --sensitivity two", "separated by commas"),
+    (f"{STAYS} --mechanism rounded --absent X", "--base"),
+    (
+        f"{STAYS.replace('count', 'size')} --mechanism laplace --scale 3 --threshold 1",
+        "--cells FILE",
+    ),
+    (
+        "import table stays.csv --value size --label district --out stays.csv --mechanism exact",
+        "exists and is kept",
+    ),
+    ("import table none.csv --value a --label b --mechanism exact --out new.json", "no file"),
+    ("import opendp stays.csv --out new.json", "--sensitivity"),
+    ("import opendp stays.csv --sensitivity 1 --out new.json", "summarize"),
+    ("import opendp release.json --sensitivity 1 --out new.json", "dp.serialize"),
+    ("import opendp stays.csv --value a --out new.json", "takes no --value"),
+    ("import wikimedia stays.csv --out new.json", "needs --cells"),
+    ("import wikimedia stays.csv --cells pages.csv --out new.json", "--date"),
+    (
+        "import wikimedia stays.csv --cells pages.csv --date 2020-01-01 --out new.json",
+        "has 1 cells, expected 7",
+    ),
+    (
+        "import wikimedia stays.csv --cells pages.csv --date 2025-01-01 --out new.json",
+        "--risk lower",
+    ),
+    ("import census-gls stays.csv --out new.json", "no column 'geocode'|must name"),
+    ("import census-nmf stays.csv --out new.json", "needs --query"),
+    ("import census-nmf stays.csv --query total --out new.json", "--variance-is-sigma-squared"),
+    (
+        "import census-nmf stays.csv --query total --variance-is-sigma-squared --out new.json",
+        "not a Parquet file",
+    ),
     ("release", "Missing option '--data'"),
     ("release --data people.csv --query mean", "Missing option '--out'"),
     (f"{RELEASE} --query meen", "did you mean 'mean'"),

@@ -1,0 +1,273 @@
+"""`noisewise import`: a published table becomes a release that the other commands read.
+
+The options are those of the readers in Python, under the same names. A reader says itself what it
+takes and needs: its signature is asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisewise._core.files import require_new
+from noisewise.cli import show
+from noisewise.cli.option_texts import assignments, guarantee_from, neighbours_from, numbers, stated
+from noisewise.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
+
+EPILOG = r"""
+Examples:
+
+  noisewise import table stays.csv --value count --label district \
+      --mechanism discrete-laplace --scale 3 --threshold 10 --absent X \
+      --out stays.json
+
+  noisewise import opendp measurement.json --output released.json \
+      --sensitivity 10 --neighbours add-remove --out sum.json
+
+  noisewise import wikimedia 2023-10-24.tsv --cells pages.csv --out day.json
+
+  noisewise import census-gls estimates.txt --query total --out tracts.json
+
+  noisewise import census-nmf part.parquet --query total \
+      --variance-is-sigma-squared --out counties.json
+
+What a file does not say is asked for, never guessed. Where numbers below a
+threshold are not in the file, --cells lists all cells that are public: without
+it one would select on the outcome.
+"""
+
+_FILE, _NOISE, _CELLS, _PRIVACY = "The file", "The noise", "The cells", "The guarantee"
+"""Panels of the help text."""
+_FLAGS = {
+    "labels": "--label",
+    "columns": "--column",
+    "invariants": "--invariant",
+    "geocodes": "--geocode",
+}
+"""Options that are given once for each name, and so are named after one."""
+_DEFAULT_UNIT = "person"
+
+
+def _text(help: str, panel: str, *flags: str, metavar: str | None = None) -> Any:
+    """An option that may be left out."""
+    return typer.Option(
+        *flags, help=help, rich_help_panel=panel, show_default=False, metavar=metavar
+    )
+
+
+def import_release(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="table, opendp, wikimedia, census-gls or census-nmf.",
+            show_default=False,
+        ),
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What was published.", show_default=False)
+    ],
+    out: Annotated[Path, _text("The release; never overwritten.", _FILE, "--out", "-o")],
+    value: Annotated[str | None, _text("The column of numbers.", _FILE)] = None,
+    labels: Annotated[
+        list[str] | None, _text("A column that names a cell.", _FILE, "--label", "-l")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, _text("A column of a query that is read.", _FILE, "--column", "-c")
+    ] = None,
+    query: Annotated[list[str] | None, _text("A query of a census file.", _FILE)] = None,
+    geocodes: Annotated[
+        list[str] | None, _text("An area of a census file; all by default.", _FILE, "--geocode")
+    ] = None,
+    output: Annotated[
+        Path | None, _text("What an OpenDP measurement or query released.", _FILE)
+    ] = None,
+    date: Annotated[
+        str | None,
+        _text("The day, if the file is not named after it.", _FILE, metavar="YYYY-MM-DD"),
+    ] = None,
+    separator: Annotated[str | None, _text("Between cells; a comma by default.", _FILE)] = None,
+    mechanism: Annotated[
+        str | None,
+        _text("laplace, gaussian, discrete-laplace, discrete-gaussian, exact or rounded.", _NOISE),
+    ] = None,
+    scale: Annotated[
+        str | None, _text("The scale: a number, or a column.", _NOISE, metavar="NUMBER|COLUMN")
+    ] = None,
+    sd: Annotated[str | None, _text("The column of standard deviations.", _NOISE)] = None,
+    variance: Annotated[str | None, _text("The column of variances.", _NOISE)] = None,
+    variance_is_sigma_squared: Annotated[
+        bool | None,
+        typer.Option(
+            "--variance-is-sigma-squared",
+            help="Confirm what it is.",
+            rich_help_panel=_NOISE,
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[int | None, _text("What counts were rounded to.", _NOISE)] = None,
+    atom: Annotated[
+        str | None, _text("The type of OpenDP's numbers, such as i64 or f64.", _NOISE)
+    ] = None,
+    signed: Annotated[
+        bool | None,
+        _text("Whether counts of a query may be negative.", _NOISE, "--signed/--unsigned"),
+    ] = None,
+    risk: Annotated[
+        list[str] | None,
+        _text("lower, medium or higher; or CODE=RISK.", _NOISE, metavar="RISK"),
+    ] = None,
+    threshold: Annotated[float | None, _text("The least number that is published.", _CELLS)] = None,
+    absent: Annotated[str | None, _text("What stands for suppressed cells.", _CELLS)] = None,
+    missing: Annotated[
+        str | None, _text("The column that says where nothing was measured.", _CELLS)
+    ] = None,
+    cells: Annotated[Path | None, _text("A file that lists all public cells.", _CELLS)] = None,
+    constraints: Annotated[
+        Path | None, _text("The file of a census's constraints.", _CELLS)
+    ] = None,
+    invariants: Annotated[
+        list[str] | None,
+        _text("A constraint that is read as cells without noise.", _CELLS, "--invariant"),
+    ] = None,
+    sensitivity: Annotated[
+        list[str] | None,
+        _text("The largest change between neighbours.", _PRIVACY, metavar="[COLUMN=]NUMBER"),
+    ] = None,
+    neighbours: Annotated[str | None, _text("replace-one or add-remove.", _PRIVACY)] = None,
+    unit: Annotated[str | None, _text("Whose records they are; a person's.", _PRIVACY)] = None,
+    max_contributions: Annotated[
+        int | None, _text("With add-remove: the most records of one unit.", _PRIVACY)
+    ] = None,
+    epsilon: Annotated[float | None, _text("Stated: pure privacy.", _PRIVACY)] = None,
+    delta: Annotated[float | None, _text("Stated, with --epsilon.", _PRIVACY)] = None,
+    rho: Annotated[float | None, _text("Stated: zero-concentrated.", _PRIVACY)] = None,
+    name: Annotated[str | None, _text("What the table is called.", _FILE)] = None,
+    description: Annotated[str | None, _text("A public line about it.", _FILE)] = None,
+    as_json: show.Json = False,
+) -> None:
+    """Read a published table into a release: CSV, Parquet, OpenDP, Wikimedia, US Census.
+
+    What is stated, such as --epsilon, stays marked as the publisher's word.
+    """
+    from noisewise.readers.reading import reader_of
+
+    reader = reader_of(source)
+    relation = None
+    if neighbours is not None:
+        relation = neighbours_from(neighbours, unit or _DEFAULT_UNIT, max_contributions)
+    elif unit is not None or max_contributions is not None:
+        raise InvalidInputError("--unit and --max-contributions go with --neighbours add-remove.")
+    given = {
+        "value": value,
+        "labels": labels,
+        "columns": columns,
+        "query": query[0] if query and len(query) == 1 else query,
+        "geocodes": geocodes,
+        "output": output,
+        "date": date,
+        "separator": separator,
+        "mechanism": mechanism,
+        "scale": _scale(scale),
+        "sd": sd,
+        "variance": variance,
+        "variance_is_sigma_squared": variance_is_sigma_squared,
+        "base": base,
+        "atom": atom,
+        "signed": signed,
+        "risk": _by_name("--risk", risk),
+        "threshold": threshold,
+        "absent": absent,
+        "missing": missing,
+        "cells": cells,
+        "constraints": constraints,
+        "invariants": invariants,
+        "sensitivity": _sensitivity(sensitivity),
+        "neighbours": relation,
+        "guarantee": _guarantee(relation, epsilon=epsilon, delta=delta, rho=rho),
+        "name": name,
+        "description": description,
+    }
+    arguments = {option: text for option, text in given.items() if text is not None}
+    _check(source, inspect.signature(reader.describe), arguments)
+    require_new(out)
+    published = reader(file, **arguments)
+    published.save(out)
+    _present(published, out, as_json)
+
+
+def _check(source: str, signature: inspect.Signature, arguments: dict[str, Any]) -> None:
+    """Refuse options that a reader does not take, and name those that it needs."""
+    known = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
+    for option in arguments:
+        if option not in [each.name for each in known]:
+            raise InvalidInputError(
+                f"noisewise import {source} takes no {_flag(option)}. See noisewise import --help."
+            )
+    for each in known:
+        if each.default is each.empty and each.name not in arguments:
+            raise InvalidInputError(
+                f"noisewise import {source} needs {_flag(each.name)}: the file does not say it."
+            )
+
+
+def _flag(option: str) -> str:
+    """The option of an argument, as it is typed."""
+    if option == "guarantee":
+        return "--epsilon, --delta or --rho"
+    return _FLAGS.get(option, "--" + option.replace("_", "-"))
+
+
+def _scale(text: str | None) -> float | str | None:
+    """A number, or the name of a column."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _by_name(flag: str, texts: list[str] | None) -> Any:
+    """One text for all, or one for each name."""
+    if texts is None or (len(texts) == 1 and "=" not in texts[0]):
+        return None if texts is None else texts[0]
+    return assignments(flag, texts)
+
+
+def _sensitivity(texts: list[str] | None) -> Any:
+    """One number for all columns, or one for each."""
+    found = _by_name("--sensitivity", texts)
+    if isinstance(found, dict):
+        return {name: _one("--sensitivity", text) for name, text in found.items()}
+    return None if found is None else _one("--sensitivity", found)
+
+
+def _one(flag: str, text: str) -> float:
+    parts = numbers(flag, text)
+    if len(parts) != 1:
+        raise InvalidInputError(f"{flag} takes one number, got {text!r}.")
+    return parts[0]
+
+
+def _guarantee(relation: Any, **given: float | None) -> Any:
+    """What the publisher states; None where nothing is."""
+    if all(value is None for value in given.values()):
+        return None
+    found = guarantee_from(stated(**given))
+    return found if relation is None else found.with_neighbours(relation)
+
+
+def _present(published: Release, out: Path, as_json: bool) -> None:
+    """Show the release, for people or as JSON."""
+    if as_json:
+        guarantee = None if published.guarantee is None else published.guarantee.to_spec()
+        shown = {"out": str(out), "values": list(published.values), "guarantee": guarantee}
+        show.print_json(shown | {"guarantee_is_stated": published.guarantee_is_stated})
+        return
+    show.console().print(repr(published), soft_wrap=True)
+    show.say(f"\nSaved to {out}.")
