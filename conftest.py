@@ -1,8 +1,10 @@
 """Shared fixtures: JAX's global precision flag off and on, and seeds that never change."""
 
 import gc
+import itertools
 import os
 import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -26,6 +28,29 @@ def _nothing_waits_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+_LOOK_EVERY = 100
+"""Tests between two looks at the memory maps: a look takes some 20 ms."""
+_MANY_MAPS = 40_000
+"""Memory maps of a process from which compiled programs are forgotten: each program takes several,
+and Linux allows 65,530, beyond which the next program ends the process.
+"""
+_seen = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _room_for_programs():
+    """Thousands of tests in one process compile more programs than it may hold."""
+    yield
+    if next(_seen) % _LOOK_EVERY == 0 and _num_maps() > _MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
+
+
+def _num_maps() -> int:
+    maps = Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture(autouse=True)
