@@ -32,7 +32,7 @@ from noisewise._core.json_files import require_text
 from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import about, as_names, as_requested, shown
-from noisewise.disclosure.invariants import protected_by
+from noisewise.disclosure.invariants import protected_by, without_noise
 from noisewise.disclosure.ledger import Ledger
 from noisewise.disclosure.preparation import (
     check_fit,
@@ -88,8 +88,10 @@ def release(
         ledger: Where the cost is written before noise is drawn; where its limit would be passed,
             nothing happens.
         invariants: The names of values that are public, and published as they are by the mechanism
-            `Exact()`: the release then claims no privacy as a whole, and what is charged is the
-            guarantee of the others between neighbours that agree in these.
+            `Exact()`. The release then claims no privacy as a whole; what is charged is the
+            guarantee that the others would have alone. About what the invariants tell apart it
+            protects nobody: no neighbours that add or remove a record agree in an exact number of
+            records.
         labels: For each dimension of a table the label of each value.
         description: A public line about the release.
         save_to: The path of a new file for the release. One that exists or cannot be written is
@@ -274,6 +276,8 @@ class PlannedRelease:
         if self.ledger is not None:
             kind = type(self.query).__name__
             line = self.description or subject or f"{kind} by {type(self.mechanism).__name__}"
+            plain = list(without_noise(self.mechanism, self.names)) if self.names else []
+            line += f", beside {', '.join(plain)} as they are" if plain else ""
             self.ledger.spend(self.cost, line, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:

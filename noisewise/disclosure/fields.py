@@ -31,7 +31,7 @@ from noisewise.errors import (
     MissingCapabilityError,
 )
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee
+from noisewise.mechanisms.guarantees import AbstractGuarantee, NoGuarantee
 from noisewise.queries import AbstractQuery
 
 _ID = re.compile("[0-9a-f]{16}")
@@ -234,7 +234,13 @@ def _alike(stated: AbstractGuarantee, implied: AbstractGuarantee) -> bool:
 
 
 def implied_by(mechanism: AbstractMechanism) -> AbstractGuarantee | None:
-    """The guarantee that a mechanism gives; None if it does not know its sensitivity."""
+    """The guarantee that a mechanism gives: none where a block promises nothing; None if it does
+    not know its sensitivity.
+    """
+    if mechanism.is_composed and any(
+        (part := implied_by(block)) is not None and not part.promises for block in mechanism.blocks
+    ):
+        return NoGuarantee()
     try:
         return mechanism.guarantee
     except MissingCapabilityError:

@@ -17,8 +17,8 @@ def protected_by(
 ) -> AbstractGuarantee:
     """The guarantee of the numbers with noise, where the others are declared to be public.
 
-    It holds between neighbours that agree in the invariants: about what these reveal, nothing is
-    promised, and the release as a whole claims no privacy.
+    It is what they would promise alone. About what the invariants tell apart nothing is promised,
+    and the release as a whole claims no privacy.
 
     Args:
         mechanism: The noise.
@@ -36,7 +36,7 @@ def protected_by(
         return mechanism.guarantee
     if not private or names is None:
         raise ReleaseError(_nothing(mechanism))
-    plain = set(_without_noise(mechanism, names))
+    plain = set(without_noise(mechanism, names))
     if plain - declared:
         raise ReleaseError(
             f"{_nothing(mechanism)} If {_listed(plain - declared)} may be known to everybody,"
@@ -69,7 +69,7 @@ def _private(block: AbstractMechanism) -> bool:
     return implied is None or implied.promises
 
 
-def _without_noise(mechanism: AbstractMechanism, names: tuple[str, ...]) -> Iterator[str]:
+def without_noise(mechanism: AbstractMechanism, names: tuple[str, ...]) -> Iterator[str]:
     """The names of the values of blocks that promise nothing."""
     start = 0
     for block, width in zip(mechanism.blocks, mechanism.block_widths(len(names)), strict=True):

@@ -62,6 +62,16 @@ def _fits_version_1(release: Release) -> bool:
     )
 
 
+def _refuse_later(content: dict[str, Any], what: str) -> None:
+    """Refuse a file of version 1 with what only later versions have."""
+    values = content.get("values")
+    added = [name for name in (*_ADDED, _STATED) if name in content]
+    added += ["neighbours"] if isinstance(content.get("neighbours"), dict) else []
+    added += ["absent values"] if isinstance(values, list) and None in values else []
+    if added:
+        raise FileFormatError(f"{what} is of version 1, which has no {', '.join(added)}.")
+
+
 def release_of(content: dict[str, Any], what: str, kind: type[Release]) -> Release:
     """The release in a file.
 
@@ -76,7 +86,8 @@ def release_of(content: dict[str, Any], what: str, kind: type[Release]) -> Relea
     names = [field.name for field in dataclasses.fields(kind)]
     first = content.get("schema_version") == 1
     require_schema(content, SCHEMA, 1 if first else _VERSION, what)
-    if first:  # the oldest files have no ids
+    if first:
+        _refuse_later(content, what)  # the oldest files have no ids
         content = {"ids": [], **content, **dict.fromkeys(_ADDED)}
     stated = content.pop(_STATED, None)
     require_keys(content, ["schema", "schema_version", *names], what)

@@ -137,7 +137,8 @@ class TransitionTable(AbstractMechanism):
         other = s.copy()
         other[0, 0] = self.inputs[int(worst.argmax())]
         if np.ptp(worst) == 0.0:  # all rows alike: any other input
-            other[0, 0] = next(value for value in self.inputs if value != s[0, 0])
+            others = [value for value in self.inputs if value != s[0, 0]]
+            other[0, 0] = others[0] if others else s[0, 0]
         return s, other
 
     def _row(self, s: Array) -> tuple[Array, Array]:

@@ -56,7 +56,7 @@ class AbstractDomain(abc.ABC):
             InvalidTypeError: If x does not hold real numbers.
         """
         array = as_array(x)
-        if array.ndim == 1 and (self.width == 1 or len(array) == 0):
+        if array.shape == (0, 0) or (array.ndim == 1 and (self.width == 1 or len(array) == 0)):
             array = array.reshape(len(array), self.width)
         self._check_shape(array.shape, num_records)
         if not is_traced(array):

@@ -132,8 +132,8 @@ class AbstractQuery(abc.ABC):
         """
         if self.domain is None or not shape:
             return self.domain is None
-        if shape == (0,) and self.num_records is None:
-            return True
+        if self.num_records is None and shape in ((0,), (0, 0)):
+            return True  # no records, from whose lists and frames no columns are known
         columns = shape[1] if len(shape) == 2 else 1
         return (
             len(shape) <= 2
@@ -144,7 +144,7 @@ class AbstractQuery(abc.ABC):
     @property
     def expected_data(self) -> str:
         """What `x` must be, in words that depend on the query alone, never on data."""
-        rows = f"{self.num_records} rows" if self.num_records else "one or more rows"
+        rows = f"{self.num_records} rows" if self.num_records else "rows"
         columns = (
             ""
             if self.domain is None

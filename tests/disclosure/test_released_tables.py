@@ -2,7 +2,10 @@
 invariants; under both relations.
 """
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import noisewise as nw
@@ -10,6 +13,9 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError, 
 
 pytest.importorskip("opendp")
 m, q = nw.mechanisms, nw.queries
+ADD = nw.AddRemoveOne()
+CELLS = q.Histogram(edges=(0.0, 18.0, 65.0, 120.0))
+NOISE = m.DiscreteLaplace(scale=1.0, sensitivity=1.0, neighbours=ADD)
 
 AGES = [3.0] * 400 + [40.0] * 12 + [80.0]
 EDGES = (0.0, 18.0, 65.0, 120.0)
@@ -133,3 +139,41 @@ def test_what_is_exact_alone_is_never_released():
         nw.release(AGES, query, mechanism=m.Rounded())
     with pytest.raises(InvalidInputError, match="labels"):
         nw.release(AGES, query, nw.PureDP(1.0), labels={"age": ["a", "b"]})
+
+
+def test_a_ledger_names_what_was_published_as_it_is(tmp_path):
+    query = q.Joint([CELLS, q.Count()])
+    noise = m.Product([NOISE, m.Exact()], widths=[3, 1])
+    ledger = nw.Ledger(tmp_path / "l.json", limit=nw.PureDP(2.0, neighbours=ADD))
+    names = ("child", "adult", "old", "total")
+    nw.release(AGES, query, mechanism=noise, names=names, ledger=ledger, invariants=["total"])
+    assert ledger.entries[-1].description.endswith("beside total as they are")
+
+
+def test_exact_cells_claim_no_privacy_beside_noise_of_unknown_sensitivity():
+    noise = m.Product([m.Laplace(scale=2.0), m.Exact()], widths=[1, 1])
+    assert nw.Release([1.0, 3.0], noise).guarantee == nw.NoGuarantee()
+    with pytest.raises(nw.errors.InvalidInputError, match="implies NoGuarantee"):
+        nw.Release([1.0, 3.0], noise, guarantee=nw.PureDP(1.0))
+
+
+def test_an_empty_frame_is_a_database_without_records():
+    """As a list of none: who sees the refusal, or the ledger, must not learn that nobody is in it."""
+    for empty in (pd.DataFrame([]), pd.DataFrame({"age": []}), []):
+        released = nw.release(empty, CELLS, nw.PureDP(1.0), neighbours=ADD)
+        assert len(released.values) == 3
+
+
+def test_a_file_of_version_1_has_nothing_that_came_later():
+    frame = pd.DataFrame({"age": ["child", "old"], "cases": [3.0, 4.0]})
+    table = nw.Release.from_table(frame, value="cases", labels=["age"], mechanism=NOISE)
+    content = json.loads(table.to_json()) | {"schema_version": 1}
+    with pytest.raises(nw.errors.FileFormatError, match="version 1"):
+        nw.Release.from_json(json.dumps(content))
+
+
+def test_empty_cells_of_nullable_columns_are_absent():
+    frame = pd.DataFrame({"age": ["child", None], "cases": [30, None]}).convert_dtypes()
+    noise = m.Thresholded(NOISE, above=14.0)
+    table = nw.Release.from_table(frame, value="cases", labels=["age"], mechanism=noise, absent="")
+    assert table.table["absent"].tolist() == [False, True]

@@ -23,7 +23,9 @@ def law_of(draw, *, high=20.0, width=1, matrix=None):
     )
     bounds = high * np.array([[-1.0], [1.0]]) * np.ones(matrix.shape[1])
     sample = lambda key, theta: draw(generator(key), np.asarray(theta)) @ matrix
-    return types.SimpleNamespace(space=space, bounds=bounds, sample=sample, num_kept=8000)
+    return types.SimpleNamespace(
+        space=space, bounds=bounds, sample=sample, num_kept=8000, target_ess=2000
+    )
 
 
 def run_of(prior, observed, scale):

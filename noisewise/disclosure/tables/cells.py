@@ -30,6 +30,15 @@ _LARGEST = 2**63
 """Whole numbers beyond this are kept as text: files hold those of 64 bits."""
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a cell of a frame is empty: None, NaN, NaT, or pandas' NA, of which comparisons have
+    no truth value.
+    """
+    import pandas as pd
+
+    return value is None or value is pd.NA or bool(value != value)
+
+
 def as_label(value: Any) -> Label:
     """A label as files keep it: a text, a number or None; dates become texts.
 
@@ -37,7 +46,7 @@ def as_label(value: Any) -> Label:
     (2020, '2020-01-31', None)
     """
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or value != value:  # NaN and NaT are not equal to themselves
+    if is_nothing(value):
         return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()

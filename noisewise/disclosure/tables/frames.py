@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisewise._core.arrays import describe
-from noisewise.disclosure.tables.cells import Label, as_label, as_labels, rows_of
+from noisewise.disclosure.tables.cells import Label, as_label, as_labels, is_nothing, rows_of
 from noisewise.disclosure.tables.noise_columns import (
     Columns,
     column_of,
@@ -156,7 +156,7 @@ def _numbers(frame: pd.DataFrame, value: Any, absent: Any, missing: np.ndarray) 
 
 
 def _is_blank(item: Any) -> bool:
-    return item is None or (isinstance(item, str) and not item.strip()) or bool(item != item)
+    return is_nothing(item) or (isinstance(item, str) and not item.strip())
 
 
 def _cells(frame: pd.DataFrame, labels: list[str], numbers: np.ndarray, cells: Any) -> Cells:

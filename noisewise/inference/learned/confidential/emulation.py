@@ -44,11 +44,16 @@ _LOOK, _PLACES, _REPEATS = 8192, 16, 256
 measured, and draws of s at each: where rv is thousands, 220 to 250 were measured.
 """
 _MAX_RELATIVE_VARIANCE = 100.0
-"""1 + rv, up to which weights are tried: 65,536 draws may then be worth 400."""
-_NUM_STAGES, _NUM_DRAWS = 2, 65_536
-"""Stages, and draws of the learnt law in each of them and in the end: as many from the prior as
-particles are chosen from, and always as many, so that programs are compiled once.
+"""1 + rv, up to which weights are tried: 64,000 draws may then be worth 400."""
+_NUM_STAGES = 2
+"""Stages that adapt the proposal: the first draws from the prior, the second near the posterior."""
+_PER_EFFECTIVE = 32
+"""Draws of the learnt law in each stage and in the end, for each effective one wanted: for the
+default of 2,000 as many from the prior as particles are chosen from. They do not depend on the
+observation, so that programs are compiled once.
 """
+_MIN_DRAWS = 8192
+"""Draws at least, where few are wanted for each of many observations."""
 _SMALLEST_MODE = "smallest mode sure to be seen"
 WEIGHTS = ("1 + rv", "effective size", _SMALLEST_MODE)
 """What the report says where weights served."""
@@ -138,5 +143,6 @@ def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun
 def _weighted(key: Array, simulator: LearntSimulator, run: InferenceRun) -> AbstractPosterior:
     """Importance sampling with the learnt law as the simulator."""
     model = dataclasses.replace(run.model, simulator=simulator)
-    method = ImportanceSampling(num_stages=_NUM_STAGES, num_adapt=_NUM_DRAWS, num_final=_NUM_DRAWS)
+    num = max(_MIN_DRAWS, _PER_EFFECTIVE * simulator.law.target_ess)
+    method = ImportanceSampling(num_stages=_NUM_STAGES, num_adapt=num, num_final=num)
     return method.infer(key, model, run.observed, progress=False)

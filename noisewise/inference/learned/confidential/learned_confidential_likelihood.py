@@ -111,9 +111,14 @@ class LearnedConfidentialLikelihood(AbstractFit):
         return np.stack([self._s.min(axis=0), self._s.max(axis=0)])
 
     @property
+    def target_ess(self) -> int:
+        """Effective draws wanted of a posterior."""
+        return self._settings["target_ess"]
+
+    @property
     def num_kept(self) -> int:
         """Draws of a posterior that are kept, at most."""
-        return 4 * self._settings["target_ess"]
+        return 4 * self.target_ess
 
     @property
     def num_simulations(self) -> int:
