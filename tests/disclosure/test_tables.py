@@ -13,7 +13,8 @@ import noisewise as nw
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 
 m = nw.mechanisms
-DATA = Path(os.environ.get("NOISEWISE_TABLES", "/work/shared/data"))
+BESIDE = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("NOISEWISE_TABLES", BESIDE))
 """A folder with real tables, which are not part of the project: `wikimedia_au_pages.csv`,
 `nz_injuries_rr3.csv` and `nz_injuries_rr3_totals.csv`.
 """
