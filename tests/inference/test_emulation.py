@@ -1,5 +1,6 @@
 """Posteriors of learnt laws by weights: laws that are known, modes that are missed, ends of data."""
 
+import dataclasses
 import types
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 import noisewise as nw
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.confidential import emulation
 from noisewise.inference.learned.confidential.emulation import LearntSimulator, drawn_by_weights
 
 KEY = jax.random.key(5)
@@ -76,12 +78,27 @@ def test_where_importance_sampling_distrusts_itself_particles_are_asked(seed):
     assert found is None or 0.4 < np.mean(found.theta[:, 0] < 0.0) < 0.95
 
 
-def test_draws_beyond_all_simulations_count_for_their_end_and_keep_their_sum():
-    """Two cells that sum to 10, of which the law draws up to 30."""
-    matrix = np.array([[1.0, -1.0]])
+def test_draws_beyond_all_simulations_count_for_their_end_and_keep_their_relation():
+    """A column and minus half of it: what is clipped is the free one, of which the law draws 30."""
+    matrix = np.array([[1.0, -0.5]])
     law = law_of(lambda rng, theta: 30.0 * theta, high=20.0, matrix=matrix)
     s = LearntSimulator(law).draws(KEY, np.array([[-1.0], [0.1], [1.0]]))
-    np.testing.assert_array_equal(s, [[-20.0, 20.0], [3.0, -3.0], [20.0, -20.0]])
+    np.testing.assert_array_equal(s, [[-20.0, 10.0], [3.0, -1.5], [20.0, -10.0]])
+
+
+def test_an_answer_that_is_not_called_exact_is_not_taken(monkeypatch):
+    """The same weighted draws, worth thousands, with and without that word in their report."""
+    law = law_of(lambda rng, theta: theta + 0.5 * rng.normal(size=theta.shape))
+    weighted = emulation._weighted
+
+    def doubted(*arguments):
+        found = weighted(*arguments)
+        return found.with_report(dataclasses.replace(found.report, exact=False))
+
+    run = run_of({"theta": dist.Normal(0, 1)}, [1.2], 0.5)
+    assert drawn_by_weights(KEY, law, run) is not None
+    monkeypatch.setattr(emulation, "_weighted", doubted)
+    assert drawn_by_weights(KEY, law, run) is None
 
 
 def test_too_many_parameters_or_statistics_known_too_well_are_left_to_particles():
