@@ -389,7 +389,7 @@ BAD = {
         errors.InvalidInputError,
         "outside",
     ),
-    "no key": (lambda: GOOD.sample(0, 5), errors.InvalidTypeError, "PRNG key"),
+    "no key": (lambda: GOOD.sample(True, 5), errors.InvalidTypeError, "PRNG key"),
     "num of zero": (lambda: GOOD.sample(KEY, 0), errors.InvalidInputError, "num"),
     "fractional num": (lambda: GOOD.sample(KEY, 2.5), errors.InvalidTypeError, "num"),
     "wrong width": (

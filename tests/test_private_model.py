@@ -365,7 +365,7 @@ BAD = {
     "derived of wrong theta": (lambda: model().derived_quantities(THETA[:, :1]), errors.InvalidInputError, r"\(\.\.\., 2\)"),
     "too few columns": (lambda: model().statistics(KEY, THETA[:, :1]), errors.InvalidInputError, "2 columns, mu, sd"),
     "one vector": (lambda: model().simulate(KEY, THETA[0]), errors.InvalidInputError, r"theta\[None\]"),
-    "no key": (lambda: model().simulate(3, THETA), errors.InvalidTypeError, "PRNG key"),
+    "no key": (lambda: model().simulate(3.0, THETA), errors.InvalidTypeError, "PRNG key"),
     "swapped arguments": (lambda: model().statistics(THETA, KEY), errors.InvalidTypeError, "swapped"),
     "width unknown until now": (
         lambda: model(query=lambda x: x[:3, 0], mechanism=M.Product([M.Laplace(1.0)] * 2)).simulate(KEY, THETA),

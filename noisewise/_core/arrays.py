@@ -153,6 +153,10 @@ def as_vectors(value: Any, name: str, width: int | None = None) -> Float[Array, 
     return array
 
 
+_MANY_KEYS = 2**32
+"""Seeds: JAX makes the same key of larger ones as of their last 32 bits, depending on a flag."""
+
+
 def is_key(value: Any) -> bool:
     """Whether `value` is one JAX PRNG key, typed (`random.key`) or raw (`random.PRNGKey`)."""
     if not isinstance(value, (jax.Array, np.ndarray)):
@@ -163,19 +167,27 @@ def is_key(value: Any) -> bool:
 
 
 def as_key(key: Any) -> Array:
-    """`key` itself, checked.
+    """`key` itself, checked; an integer i stands for `jax.random.key(i)`.
 
     Args:
-        key: One JAX PRNG key, typed or raw.
+        key: One JAX PRNG key, typed or raw, or an integer from 0 to 2^32 - 1.
 
     Raises:
         InvalidTypeError: If it is something else; the message says how to make one.
+        InvalidInputError: If the integer is negative or larger.
+
+    >>> bool(as_key(7) == jax.random.key(7))
+    True
     """
     if is_key(key):
         return key
+    if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
+        if not 0 <= key < _MANY_KEYS:
+            raise InvalidInputError(f"A seed lies between 0 and 2^32 - 1, got {int(key)}.")
+        return jax.random.key(int(key))
     raise InvalidTypeError(
-        "The first argument must be one JAX PRNG key, such as jax.random.key(0); got"
-        f" {describe(key)}."
+        "The first argument must be one JAX PRNG key, such as jax.random.key(0), or an integer in"
+        f" its place; got {describe(key)}."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Integer, UInt32
 
 from noisewise._compile.options import jit_fast_compile
-from noisewise._core.arrays import Array, describe, is_key
+from noisewise._core.arrays import Array, as_key, describe, is_key
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 _THREEFRY = "threefry2x32"
@@ -31,8 +31,8 @@ def as_keys(key: Any, num: int) -> Array:
             default.
         InvalidInputError: If there are fewer or more keys than rows.
     """
-    if is_key(key):
-        return key
+    if is_key(key) or isinstance(key, (int, np.integer)):
+        return as_key(key)
     expected = (
         "one JAX PRNG key, such as jax.random.key(0), or an array of keys, one per row of theta"
     )

@@ -35,6 +35,8 @@ def prior_sensitivity(
     / sd and log sd in log2 a, by central differences between a = 1 / `power` and `power`;
     `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive` whether it
     passes .1, or `sd` .2 in size, as where the posterior is the prior. Flat priors show nothing.
+    Where laws depend on other parameters, pi is the prior of those that depend on nothing: how
+    effects follow from them is the model, not a belief about a number.
     The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be
     trusted, and a smaller `power` helps.
 
@@ -68,7 +70,7 @@ def prior_sensitivity(
     power = number("power", above=1.0)(power)
     kept = posterior.weights > 0.0
     base = posterior.weights[kept]
-    log_prior = np.asarray(model.prior.log_prob(posterior.theta[kept]), dtype=np.float64)
+    log_prior = np.asarray(model.prior.root_log_prob(posterior.theta[kept]), dtype=np.float64)
     off = int((~np.isfinite(log_prior)).sum())
     if off:
         raise InvalidInputError(

@@ -13,16 +13,21 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise import queries
-from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64
+from noisewise._core.arrays import Array, as_key, as_vectors, in_float64
 from noisewise._core.neighbours import AbstractNeighbours, as_neighbours
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model import observation
+from noisewise.model.derived import checked_derived, derive
 from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query
 from noisewise.simulators import AbstractSimulator, Faults
+from noisewise.simulators.completed import CompletedSimulator
+
+NUM_PRIOR_DRAWS = 1000
+"""Draws that stand for a prior in files and pictures: enough for a histogram."""
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -45,7 +50,8 @@ class PrivateModel:
         neighbours: Between which databases the mechanism's sensitivity is stated; None for those
             that it carries.
         derived: Functions of theta (..., d) that return shape (...), by name, such as {"R0":
-            lambda theta: theta[..., 0] / theta[..., 1]}; they are reported like parameters.
+            lambda theta: theta[..., 0] / theta[..., 1]}; they are reported like parameters, and
+            so are those of a prior from a numpyro program.
 
     Raises:
         InvalidTypeError: If a stage is of the wrong type; the message shows the line to write.
@@ -88,7 +94,8 @@ class PrivateModel:
             else as_query(self.query)
         )
         object.__setattr__(self, "query", query)
-        object.__setattr__(self, "derived", _checked_derived(self.derived, self.prior))
+        own = checked_derived(self.derived, self.prior)
+        object.__setattr__(self, "derived", {**self.prior.derived, **own})
         if self.neighbours is not None:
             mechanism = self.mechanism.for_neighbours(as_neighbours(self.neighbours))
             object.__setattr__(self, "mechanism", mechanism)
@@ -146,6 +153,12 @@ class PrivateModel:
     def names(self) -> tuple[str, ...]:
         """One name per column of theta."""
         return self.prior.names
+
+    @property
+    def integrated_out(self) -> tuple[str, ...]:
+        """Names of parameters that simulations draw from the prior, after `focus`."""
+        simulator = self.simulator
+        return simulator.drawn if isinstance(simulator, CompletedSimulator) else ()
 
     @functools.cached_property
     def statistic_width(self) -> int:
@@ -289,9 +302,64 @@ class PrivateModel:
         theta = np.asarray(as_vectors(theta, "theta", self.prior.dim))
         rows = theta.reshape(-1, theta.shape[-1])
         return {
-            name: _derive(name, fn, rows).reshape(theta.shape[:-1])
+            name: derive(name, fn, rows).reshape(theta.shape[:-1])
             for name, fn in self.derived.items()
         }
+
+    def beside_draws(self, theta: Float[Array, "n d"]) -> dict[str, Any]:
+        """What posteriors keep of the model beside their draws.
+
+        Args:
+            theta: The draws, shape (n, d).
+
+        Returns:
+            "derived", the derived quantities by name, and "prior_draws": draws of the prior where
+            no file can hold it, because it has functions; else None.
+        """
+        prior = self.prior
+        drawn = prior.sample(jax.random.key(0), NUM_PRIOR_DRAWS) if prior.dependent else None
+        return {"derived": self.derived_quantities(theta), "prior_draws": drawn}
+
+    def focus(self, *names: str) -> PrivateModel:
+        """The model whose theta is a part of the parameters: the others are drawn from the prior,
+        given these, inside each simulation.
+
+        So a model with thousands of effects is learnt through the few numbers that are asked for,
+        by every method that needs no law of the data given theta alone.
+
+        Args:
+            *names: Names of the prior, such as "mu", "tau"; all entries of each are kept.
+
+        Returns:
+            The model. Its prior is the law of what is kept, and its derived quantities are those of
+            the user's that need no more.
+
+        Raises:
+            InvalidInputError: If a name is unknown, or its law depends on one that is left out.
+
+        >>> import jax, jax.numpy as jnp, numpyro.distributions as dist
+        >>> import noisewise as nw
+        >>> prior = nw.Prior(
+        ...     {
+        ...         "mu": dist.Normal(0, 1),
+        ...         "tau": dist.HalfNormal(1),
+        ...         "effect": lambda mu, tau: dist.Normal(mu, tau).expand([12]),
+        ...     }
+        ... )
+        >>> def draw(key, theta):
+        ...     return jax.random.poisson(key, jnp.exp(theta[2:]))
+        >>> model = nw.PrivateModel(
+        ...     prior=prior,
+        ...     simulator=nw.simulators.JaxSimulator(draw),
+        ...     query=lambda x: x,
+        ...     mechanism=nw.mechanisms.DiscreteGaussian(scale=2.0),
+        ... )
+        >>> model.focus("mu", "tau").names
+        ('mu', 'tau')
+        """
+        from noisewise.model.focusing import focused
+
+        return focused(self, names)
 
     def with_mechanism(self, mechanism: AbstractMechanism) -> PrivateModel:
         """The same model with another mechanism; simulations of s can be used again.
@@ -308,44 +376,3 @@ class PrivateModel:
             raise InvalidInputError(
                 f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}."
             )
-
-
-def _checked_derived(derived: Any, prior: Prior) -> dict[str, Callable[[Array], Array]]:
-    if derived is None:
-        return {}
-    if not isinstance(derived, Mapping):
-        raise InvalidTypeError(
-            f"derived must map names to functions of theta, got {describe(derived)}."
-        )
-    taken = {*prior.names, *prior.distributions}
-    for name, fn in derived.items():
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError(
-                f"Names of derived quantities are non-empty strings, got {name!r}."
-            )
-        if name in taken:
-            raise InvalidInputError(
-                f"The derived quantity {name!r} has the name of a parameter: choose another."
-            )
-        if not callable(fn):
-            raise InvalidTypeError(
-                f"The derived quantity {name!r} must be a function of theta, got {describe(fn)}."
-            )
-    return dict(derived)
-
-
-def _derive(name: str, fn: Callable[[Array], Array], theta: np.ndarray) -> np.ndarray:
-    # With as many rows as columns, theta[0] would pass for a column; one more row reveals it.
-    rows = np.concatenate([theta, theta[-1:]]) if len(theta) == theta.shape[1] else theta
-    try:
-        values = np.asarray(fn(rows.copy()), dtype=np.float64)
-    except Exception as error:
-        raise InvalidInputError(
-            f"The derived quantity {name!r} failed: {type(error).__name__}: {error}"
-        ) from error
-    if values.shape != rows.shape[:-1]:
-        raise InvalidInputError(
-            f"The derived quantity {name!r} must turn theta of shape {rows.shape} into shape"
-            f" {rows.shape[:-1]}, got {values.shape}: index columns as theta[..., 0]."
-        )
-    return values[: len(theta)]

@@ -52,6 +52,7 @@ def load_posterior(path: str | os.PathLike[str]) -> AbstractPosterior:
             "derived": {name: arrays[f"derived_{j}"] for j, name in enumerate(derived)},
             "statistics": arrays.get("statistics"),
             "statistic_names": _strings(content["statistic_names"]),
+            "prior_draws": arrays.get("prior_draws"),
         }
         report = Report.from_spec(content["report"])
         if kind == "LearnedPosterior":

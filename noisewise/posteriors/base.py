@@ -36,6 +36,8 @@ class AbstractPosterior(abc.ABC):
         statistics: Confidential statistics that exact methods draw with theta, shape (n, k):
             their law is p(s | s_dp).
         statistic_names: Names of the k statistics.
+        prior_draws: Draws of a prior that no file can hold, shape (m, d): what pictures show beside
+            the posterior. None where the prior itself is known, or the model must be given.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class AbstractPosterior(abc.ABC):
         derived: Mapping[str, np.ndarray] | None = None,
         statistics: Float[np.ndarray, "n k"] | None = None,
         statistic_names: tuple[str, ...] = (),
+        prior_draws: Float[np.ndarray, "m d"] | None = None,
     ) -> None:
         self.theta = np.ascontiguousarray(theta, dtype=np.float64)
         self.names = tuple(names)
@@ -58,10 +61,18 @@ class AbstractPosterior(abc.ABC):
             None if statistics is None else np.ascontiguousarray(statistics, dtype=np.float64)
         )
         self.statistic_names = tuple(statistic_names)
+        self.prior_draws = (
+            None if prior_draws is None else np.ascontiguousarray(prior_draws, dtype=np.float64)
+        )
         if self.theta.ndim != 2 or self.theta.shape[1] != len(self.names) or not len(self.theta):
             raise InvalidInputError(
                 f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)}),"
                 f" got shape {self.theta.shape}."
+            )
+        if self.prior_draws is not None and self.prior_draws.shape[1:] != self.theta.shape[1:]:
+            raise InvalidInputError(
+                f"Draws of the prior must have shape (m, {len(self.names)}), got"
+                f" {self.prior_draws.shape}."
             )
 
     @property
@@ -213,6 +224,8 @@ class AbstractPosterior(abc.ABC):
         arrays, content = {"theta": self.theta, **self._own_arrays()}, self._own_content()
         if self.statistics is not None:
             arrays["statistics"] = self.statistics
+        if self.prior_draws is not None:
+            arrays["prior_draws"] = self.prior_draws
         for j, values in enumerate(self.derived.values()):
             arrays[f"derived_{j}"] = values
         content |= {

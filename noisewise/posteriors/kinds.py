@@ -18,6 +18,7 @@ class Kind(enum.StrEnum):
     ONLY_PRIOR_DRAWS = "only prior draws"
     TARGET_NOT_REACHED = "target not reached"
     DENSITY_NOT_SAVED = "density not saved"
+    DENSITY_NEEDS_PRIOR = "density needs the prior"
 
     # weights, particles and chains
     WEIGHTS_POOR = "weights poor"

@@ -89,14 +89,18 @@ class LearnedPosterior(AbstractPosterior):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a folder that `nw.load_posterior` reads. The `log_prob` of what it reads is the
-        same to the last bit.
+        same to the last bit. Where the prior has functions, which no file holds, it writes the
+        draws alone, with draws of the prior.
         """
-        if self.estimator is not None:
+        if self.estimator is not None and not self.prior.dependent:
             AbstractPosterior.save(self, path, overwrite=overwrite)
             return
-        findings = with_finding(self.report.findings, Finding(Kind.DENSITY_NOT_SAVED))
-        report = dataclasses.replace(self.report, findings=findings)
-        Draws(self.theta, self.names, report, derived=self.derived).save(path, overwrite=overwrite)
+        kind = Kind.DENSITY_NEEDS_PRIOR if self.estimator else Kind.DENSITY_NOT_SAVED
+        report = dataclasses.replace(
+            self.report, findings=with_finding(self.report.findings, Finding(kind))
+        )
+        more: dict[str, Any] = {"derived": self.derived, "prior_draws": self.prior_draws}
+        Draws(self.theta, self.names, report, **more).save(path, overwrite=overwrite)
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"condition": self.condition, **density_arrays(self.density)}

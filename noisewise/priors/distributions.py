@@ -45,12 +45,14 @@ def check_mapping(distributions: Any) -> Mapping[str, dist.Distribution]:
             raise InvalidInputError(
                 f"Parameter names are strings without spaces, commas or brackets, got {name!r}."
             )
-        if not isinstance(value, dist.Distribution):
+        is_law = isinstance(value, dist.Distribution) or callable(value)
+        if isinstance(value, type) or not is_law:
             got = describe(value)
             if isinstance(value, type):
                 got = f"the class {value.__name__}: write {value.__name__}(...)"
             raise InvalidTypeError(
-                f"The prior of {name!r} must be a numpyro distribution, as {_EXAMPLE}; got {got}."
+                f"The prior of {name!r} must be a numpyro distribution, as {_EXAMPLE}, or a"
+                f" function of names before it that returns one; got {got}."
             )
     return distributions
 

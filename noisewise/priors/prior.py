@@ -4,42 +4,42 @@ coordinates.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import (
     Array,
-    as_float64,
     as_key,
     as_vectors,
-    describe,
     in_float64,
     integer,
-    is_traced,
     stage_key,
 )
 from noisewise._core.json_files import reading
-from noisewise.errors import FileFormatError, InvalidInputError
+from noisewise._core.row_keys import key_words
+from noisewise.errors import FileFormatError, MissingCapabilityError
 from noisewise.priors import coordinates
 from noisewise.priors.coordinates import Laws, Sites
-from noisewise.priors.distributions import as_law, check_mapping, kind, update
+from noisewise.priors.dependent import DependentLaw, Law, describe_law, laws_of
+from noisewise.priors.distributions import check_mapping
 from noisewise.priors.files import from_spec as law_from_spec
 from noisewise.priors.files import to_spec as law_to_spec
-from noisewise.priors.supports import bounds
+from noisewise.priors.identity import fingerprint
+from noisewise.priors.labels import Labels, checked_labels, entry_names
 
 
 class Prior:
-    r"""The law of theta: a mapping from names to numpyro distributions, independent of each other.
+    r"""The law of theta: a mapping from names to numpyro distributions. One that depends on others
+    is a function of their values, whose arguments are their names.
 
     theta (..., d) holds the entries of every distribution in the order given, `names` says which; z
     (..., `unconstrained_dim`) are unconstrained coordinates of the same point, and
@@ -76,38 +76,101 @@ class Prior:
     ((100, 5), (100, 4), (100,))
     >>> prior.log_prob([[0.0, 0.0, 0.2, 0.3, 0.5], [0.0, 0.0, 0.2, 0.3, 0.6]]).round(6).tolist()
     [-1.14473, -inf]
+
+    Districts that share a mean and a spread:
+
+    >>> districts = Prior(
+    ...     {
+    ...         "mu": dist.Normal(0, 1),
+    ...         "tau": dist.HalfNormal(1),
+    ...         "effect": lambda mu, tau: dist.Normal(mu, tau).expand([2]),
+    ...     },
+    ...     labels={"effect": ["North", "South"]},
+    ... )
+    >>> districts.names
+    ('mu', 'tau', 'effect[North]', 'effect[South]')
+    >>> districts.sample(jax.random.key(0), 3).shape
+    (3, 4)
     """
 
-    def __init__(self, distributions: Mapping[str, dist.Distribution]) -> None:
+    def __init__(
+        self,
+        distributions: Mapping[str, dist.Distribution | Callable[..., dist.Distribution]],
+        *,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
         checked = check_mapping(distributions)
         with jax.enable_x64(True):
-            self._laws: Laws = tuple(as_law(name, value) for name, value in checked.items())
-            pairs = zip(checked, self._laws, strict=True)
-            self._sites: Sites = tuple(coordinates.site_of(name, law) for name, law in pairs)
-        names = itertools.chain.from_iterable(site.names for site in self._sites)
+            laws, examples = laws_of(checked)
+            self._laws: Laws = tuple(laws)
+            self._sites: Sites = tuple(map(coordinates.site_of, checked, examples))
+        self._kinds = tuple(map(describe_law, laws, examples))
+        shapes = {site.name: site.shape for site in self._sites}
+        self.labels: Mapping[str, Labels] = checked_labels(labels, shapes)
+        """The labels of names that have some: a tuple for each axis."""
+        names = itertools.chain.from_iterable(
+            entry_names(site.name, site.shape, self.labels.get(site.name)) for site in self._sites
+        )
         self.names: tuple[str, ...] = tuple(names)
         """One name per column of theta."""
         self.dim: int = len(self.names)
         """The number d of columns of theta."""
+        self.derived: Mapping[str, Callable[[Array], Array]] = {}
+        """Quantities that the numpyro program of `from_numpyro` computes (its deterministic sites):
+        functions of theta (..., d) that return shape (...), by name.
+        """
         self.unconstrained_dim: int = sum(math.prod(site.free_shape) for site in self._sites)
         """The number p of columns of z."""
+
+    @staticmethod
+    def from_numpyro(
+        fn: Callable[..., Any], *args: Any, labels: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> Prior:
+        """The prior of a numpyro program: its latent sites, in their order, with the shapes that
+        plates give them. Its deterministic sites become `derived` quantities, which models report.
+
+        Args:
+            fn: A numpyro model without observed sites.
+            *args: Its arguments.
+            labels: As in the class.
+            **kwargs: Its arguments by name.
+
+        Raises:
+            InvalidInputError: If the program observes something, subsamples, or has sites that
+                depend on themselves; the message says what to write.
+
+        >>> import numpyro
+        >>> def schools():
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+        ...     with numpyro.plate("school", 8):
+        ...         numpyro.sample("effect", dist.Normal(mu, 1))
+        >>> Prior.from_numpyro(schools)
+        Prior(mu: Normal, effect: Normal[8] given mu)
+        """
+        from noisewise.priors.numpyro_programs import prior_of
+
+        return prior_of(fn, args, kwargs, labels)
 
     @property
     def bounded(self) -> Bool[np.ndarray, " p"]:
         """Which columns of z are the logit of a place between two ends, as of a uniform law."""
         return np.concatenate(
-            [
-                np.full(math.prod(site.free_shape), all(e is not None for e in bounds(law.support)))
-                for site, law in zip(self._sites, self._laws, strict=True)
-            ]
+            [np.full(math.prod(site.free_shape), site.bounded) for site in self._sites]
         )
 
     @property
-    def distributions(self) -> Mapping[str, dist.Distribution]:
-        """The distributions in float64, their batch axes made part of the event."""
+    def distributions(self) -> Mapping[str, Law]:
+        """The distributions in float64, their batch axes made part of the event; `DependentLaw`s
+        for those that depend on others.
+        """
         return MappingProxyType(
             {site.name: law for site, law in zip(self._sites, self._laws, strict=True)}
         )
+
+    @property
+    def dependent(self) -> tuple[str, ...]:
+        """The names whose laws are functions of others."""
+        return tuple(law.name for law in self._functions())
 
     @in_float64
     def sample(self, key: Array, num: int) -> Float[Array, "num d"]:
@@ -127,12 +190,7 @@ class Prior:
         """
         num = integer("num", at_least=1)(num)
         key = stage_key(as_key(key), "prior")
-        rows = coordinates.block_rows(self.dim)
-        block = functools.partial(coordinates.sample_block, self._sites, self._laws, key, rows)
-        numbers = np.arange(-(-num // rows))
-        if is_traced(key):
-            return jax.lax.map(block, numbers).reshape(-1, self.dim)[:num]
-        return np.concatenate([np.asarray(block(number)) for number in numbers])[:num]
+        return coordinates.sample(self._sites, self._laws, key, num)
 
     @in_float64
     def log_prob(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
@@ -146,6 +204,52 @@ class Prior:
             infinite.
         """
         return coordinates.log_prob(self._sites, self._laws, self._checked(theta))
+
+    @in_float64
+    def root_log_prob(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        """The log density of the entries whose laws depend on no other: what the user believed of
+        them, apart from how effects follow from them. It is `log_prob` where nothing depends.
+
+        Args:
+            theta: Parameters, shape (..., d).
+        """
+        return coordinates.root_log_prob(self._sites, self._laws, self._checked(theta))
+
+    @in_float64
+    def sample_rest(
+        self, keys: Array, theta: Float[Array, "n m"], kept: Collection[str]
+    ) -> Float[Array, "n d"]:
+        """Draw the names that are not kept, given those that are.
+
+        Args:
+            keys: One JAX PRNG key per row.
+            theta: Values of the kept names, in the order of the prior, shape (n, m).
+            kept: The names whose values are given; they depend on no other name.
+
+        Returns:
+            All of theta, shape (n, d); row i depends on key and row i alone.
+        """
+        keys = jax.random.wrap_key_data(jnp.asarray(key_words(keys)[0]))
+        return coordinates.sample_rest(
+            self._sites, self._laws, frozenset(kept), keys, jnp.asarray(theta)
+        )
+
+    def only(self, kept: Collection[str]) -> Prior:
+        """The prior of some of the names.
+
+        Args:
+            kept: Names of the prior.
+
+        Raises:
+            InvalidInputError: If a name is unknown, or depends on one that is left out.
+
+        >>> prior = Prior({"mu": dist.Normal(0, 1), "e": lambda mu: dist.Normal(mu, 1).expand([9])})
+        >>> prior.only(["mu"])
+        Prior(mu: Normal)
+        """
+        from noisewise.priors.parts import part_of
+
+        return part_of(self, kept)
 
     @in_float64
     def support_contains(self, theta: Float[Array, "*batch d"]) -> Bool[Array, "*batch"]:
@@ -229,18 +333,7 @@ class Prior:
         Raises:
             InvalidInputError: If the names or shapes are not those of the prior.
         """
-        expected = [site.name for site in self._sites]
-        if not isinstance(values, Mapping) or set(values) != set(expected):
-            got = sorted(map(str, values)) if isinstance(values, Mapping) else describe(values)
-            raise InvalidInputError(f"Expected a mapping with the names {expected}, got {got}.")
-        blocks = [as_float64(values[site.name], site.name) for site in self._sites]
-        for site, block in zip(self._sites, blocks, strict=True):
-            size = len(site.shape)
-            if block.ndim < size or block.shape[block.ndim - size :] != site.shape:
-                raise InvalidInputError(
-                    f"{site.name} must have shape (..., {site.shape}), got {block.shape}."
-                )
-        return coordinates.join(blocks, [len(site.shape) for site in self._sites])
+        return coordinates.from_named(self._sites, values)
 
     def _checked(self, theta: Array) -> Array:
         return as_vectors(theta, "theta", self.dim)
@@ -251,21 +344,26 @@ class Prior:
     def fingerprint(self) -> str:
         """The sha256 of names, kinds and parameters: equal for equal priors, in any process.
 
+        Functions count by the names they depend on and by the log density at three fixed points, so
+        that an edited one is noticed.
+
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).fingerprint()[:8]
         '910253be'
         """
-        digest = hashlib.sha256()
-        for site, law in zip(self._sites, self._laws, strict=True):
-            digest.update(repr((site.name, site.shape, site.free_shape)).encode())
-            update(digest, law)
-        return digest.hexdigest()
+        return fingerprint(self, self._sites, self._laws)
 
     def to_spec(self) -> dict[str, Any]:
         """A JSON-ready description; `from_spec` reads it back to the last bit.
 
         Raises:
-            MissingCapabilityError: If a distribution has a part that is not numpyro's.
+            MissingCapabilityError: If a distribution is a function, or has a part that is not
+                numpyro's.
         """
+        if self.dependent:
+            raise MissingCapabilityError(
+                f"The law of {self.dependent[0]!r} is a function, and no file holds code: keep the"
+                " script that makes the prior."
+            )
         return {
             site.name: law_to_spec(law) for site, law in zip(self._sites, self._laws, strict=True)
         }
@@ -287,12 +385,18 @@ class Prior:
             return Prior({name: law_from_spec(law) for name, law in spec.items()})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Prior) and self.fingerprint() == other.fingerprint()
+        return (
+            isinstance(other, Prior)
+            and self._functions() == other._functions()
+            and self.fingerprint() == other.fingerprint()
+        )
 
     def __hash__(self) -> int:
         return hash(self.names)
 
     def __repr__(self) -> str:
-        pairs = zip(self._sites, self._laws, strict=True)
-        parts = (f"{site.name}: {kind(law)}{list(site.shape) or ''}" for site, law in pairs)
-        return f"Prior({', '.join(parts)})"
+        pairs = zip(self._sites, self._kinds, strict=True)
+        return f"Prior({', '.join(f'{site.name}: {kind}' for site, kind in pairs)})"
+
+    def _functions(self) -> tuple[DependentLaw, ...]:
+        return tuple(law for law in self._laws if isinstance(law, DependentLaw))

@@ -109,7 +109,7 @@ def write_report(
             check=quick_check.check,
         )
     )
-    prior = pictures.prior_draws(model)
+    prior = pictures.prior_draws(model, posterior)
     with np.errstate(invalid="ignore"):  # derived quantities may be infinite
         summary, before = posterior.summary(), None if prior is None else prior.summary()
     chosen = headline(summary, before, tuple(posterior.derived))

@@ -89,13 +89,15 @@ def _safe(name: str) -> str:
     return name.replace("$", r"\$")
 
 
-def prior_draws(model: PrivateModel | None) -> Draws | None:
-    """Draws of the prior, with derived quantities."""
-    return (
-        None
-        if model is None
-        else named_draws(model, model.prior.sample(jax.random.key(_KEY), _PRIOR_DRAWS))
-    )
+def prior_draws(model: PrivateModel | None, posterior: AbstractPosterior) -> Draws | None:
+    """Draws of the prior, with derived quantities: of the model's, or those that the posterior
+    keeps where no file holds its prior.
+    """
+    if model is not None:
+        return named_draws(model, model.prior.sample(jax.random.key(_KEY), _PRIOR_DRAWS))
+    if posterior.prior_draws is None or posterior.derived:
+        return None
+    return Draws(posterior.prior_draws, posterior.names, posterior.report)
 
 
 def posterior_pictures(shown: Shown | None) -> Markup:

@@ -124,10 +124,15 @@ BAD = {
         "s must be a rectangular array",
     ),
     "s and key swapped": (lambda: LAPLACE.sample([1.0], KEY), TYPE, "must be one JAX PRNG key"),
-    "seed instead of a key": (
-        lambda: LAPLACE.sample(0, [1.0]),
+    "a switch instead of a key": (
+        lambda: LAPLACE.sample(True, [1.0]),
         TYPE,
-        r"such as jax.random.key\(0\); got int",
+        r"such as jax.random.key\(0\), or an integer in its place; got bool",
+    ),
+    "a negative seed": (
+        lambda: LAPLACE.sample(-1, [1.0]),
+        VALUE,
+        r"between 0 and 2\^32 - 1, got -1",
     ),
     "key as s": (
         lambda: LAPLACE.log_prob([1.0], KEY),

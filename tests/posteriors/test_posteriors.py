@@ -213,7 +213,7 @@ BAD = [
         "above -inf",
     ),
     (lambda: chains(8).sample(KEY, 0), errors.InvalidInputError, "num"),
-    (lambda: chains(8).sample(3, 1), errors.InvalidTypeError, "PRNG key"),
+    (lambda: chains(8).sample(True, 1), errors.InvalidTypeError, "PRNG key"),
     (lambda: chains(8).log_prob([0.0, 0.0]), errors.MissingCapabilityError, "draws, not a density"),
     (lambda: load_posterior("nowhere/at/all"), errors.InvalidInputError, "no folder"),
     (lambda: load_posterior(3), errors.InvalidTypeError, "path"),

@@ -91,6 +91,8 @@ class RunReport:
             self.diagnostics["simulations dropped"] = self._faults.total
         if self._faults.num_recovered:
             self.diagnostics["simulations that failed once"] = self._faults.num_recovered
+        if self.model.integrated_out:
+            self.diagnostics["integrated out"] = ", ".join(self.model.integrated_out)
         return Report(
             method=self.method,
             settings=self.settings,
@@ -162,7 +164,7 @@ class RunReport:
     def _more(self, theta: np.ndarray, s: np.ndarray | None) -> dict[str, Any]:
         names = self.model.statistic_names if s is not None else ()
         return {
-            "derived": self.model.derived_quantities(theta),
+            **self.model.beside_draws(theta),
             "statistics": s,
             "statistic_names": names,
         }

@@ -47,4 +47,8 @@ SENTENCES = {
     Kind.DENSITY_NOT_SAVED: (
         "The file holds draws but not the density, because its architecture is user-defined."
     ),
+    Kind.DENSITY_NEEDS_PRIOR: (
+        "The file holds draws but not the density: the prior has functions, which no file holds, so"
+        " log_prob and fresh draws need the model."
+    ),
 }

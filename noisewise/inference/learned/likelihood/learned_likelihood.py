@@ -318,7 +318,7 @@ def posterior_of(
         run.report(exact=False),
         likelihood=likelihood,
         observed=run.observed,
-        derived=run.model.derived_quantities(theta),
+        **run.model.beside_draws(theta),
     )
 
 

@@ -107,7 +107,7 @@ class AmortisedPosterior(AbstractFit):
             condition=condition[0],
             prior=prior,
             estimator=self.estimator,
-            derived=self.model.derived_quantities(theta),
+            **self.model.beside_draws(theta),
         )
 
     def sample_many(self, key: Array, observed: Any, num: int) -> Float[np.ndarray, "n num d"]:

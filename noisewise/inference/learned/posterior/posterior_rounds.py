@@ -166,7 +166,7 @@ class PosteriorRounds:
             condition=estimate.condition,
             prior=prior,
             estimator=self.learner.spec(),
-            derived=run.model.derived_quantities(theta),
+            **run.model.beside_draws(theta),
         )
 
     def _key(self, index: int, purpose: int) -> Array:
