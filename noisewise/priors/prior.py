@@ -342,10 +342,8 @@ class Prior:
         return as_vectors(z, "z", self.unconstrained_dim)
 
     def fingerprint(self) -> str:
-        """The sha256 of names, kinds and parameters: equal for equal priors, in any process.
-
-        Functions count by the names they depend on and by the log density at three fixed points, so
-        that an edited one is noticed.
+        """The sha256 of names, kinds and parameters: equal for equal priors, in any process. Of
+        functions count the names they depend on and the log density at three fixed points.
 
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).fingerprint()[:8]
         '910253be'
