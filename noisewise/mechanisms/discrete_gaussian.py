@@ -145,6 +145,10 @@ class DiscreteGaussian(AbstractLatticeNoise):
         squares = 2.0 * math.fsum(n * n * weight for n, weight in weights)
         return self.step * math.sqrt(squares / total)
 
+    @property
+    def is_smooth(self) -> bool:
+        return True
+
     def describe(self) -> str:
         scale = in_words("scale", self.scale)
         return f"discrete Gaussian noise of {scale}, in steps of {self.step:.4g}"

@@ -112,6 +112,10 @@ class Gaussian(AbstractAdditiveNoise):
     def _noise_sd(self, k: int) -> PerColumn:
         return self.scale
 
+    @property
+    def is_smooth(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return f"Gaussian noise with {in_words('standard deviation', self.scale)} on every number"
 

@@ -76,6 +76,13 @@ class AbstractNoiseLaw(eqx.Module):
         return ALL_CAPABILITIES
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether eta(s_dp | s) is a smooth function of s on the scale of the noise, as that of
+        Gaussian noise is, without kinks, ends or atoms.
+        """
+        return False
+
+    @property
     def width(self) -> int | None:
         """The number k of columns of s, where the mechanism fixes it."""
         return None

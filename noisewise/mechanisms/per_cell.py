@@ -186,6 +186,10 @@ class PerCell(AbstractMechanism):
         return self.sorted.capabilities
 
     @property
+    def is_smooth(self) -> bool:
+        return self.sorted.is_smooth
+
+    @property
     def support(self) -> AbstractSupport:
         parts = [(mechanism.support, width) for mechanism, width in self._runs]
         if len(parts) == 1:

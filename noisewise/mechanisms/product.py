@@ -58,6 +58,10 @@ class Product(AbstractMechanism):
         self.widths = _widths(self.mechanisms, widths)
 
     @property
+    def is_smooth(self) -> bool:
+        return all(mechanism.is_smooth for mechanism in self.mechanisms)
+
+    @property
     def blocks(self) -> tuple[AbstractMechanism, ...]:
         return self.mechanisms
 

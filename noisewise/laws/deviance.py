@@ -1,0 +1,144 @@
+r"""Laws of counts in the form of deviances, which keeps its digits at any size.
+
+    Poisson:   log f(s) = -stirling(s) - D(s, rate) - log(2 pi s) / 2,     D(s, m) = s log(s/m) + m - s
+
+The textbook form, s log(rate) - rate - log s!, takes the difference of terms of 2e10 where counts
+are 1e9. Here the deviance D is computed by itself, and stirling(s) is what Stirling's formula for s!
+leaves: 1/(12 s) - ... Between whole numbers the laws are continued by the gamma function.
+
+Reference: C. Loader (2000), Fast and accurate computation of binomial probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jaxtyping import Float
+
+from noisewise._core.arrays import Array
+
+_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+"""Coefficients of 1/n, 1/n^3, ... of Stirling's series."""
+_LARGE = 12.0
+"""From here on the series is right to 1e-15."""
+_SHIFT = 12
+"""Below, the series is taken of n + 12, and the product of the numbers between is divided out."""
+_SMALL_RATIO = 0.15
+"""|v| below which the deviance is summed as a series in v^2: nine terms leave 1e-16."""
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+def stirling(n: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """log n! - log(sqrt(2 pi n) (n/e)^n), for n > 0.
+
+    >>> import jax
+    >>> with jax.enable_x64(True):
+    ...     stirling(jnp.array([1.0, 1e9])).round(10).tolist()
+    [0.0810614668, 1e-10]
+    """
+    is_large = n >= _LARGE
+    shifted = jnp.where(is_large, n, n + _SHIFT)
+    inverse = 1.0 / shifted
+    series = jnp.zeros_like(shifted)
+    for coefficient in reversed(_SERIES):
+        series = series * inverse**2 + coefficient
+    series = series * inverse
+    small = jnp.clip(n, 1e-300, _LARGE)
+    product = jnp.ones_like(small)
+    for k in range(1, _SHIFT + 1):
+        product = product * (small + k)
+    log_factorial = (shifted + 0.5) * jnp.log(shifted) - shifted + series - jnp.log(product)
+    direct = log_factorial - (small + 0.5) * jnp.log(small) + small
+    return jnp.where(is_large, series, direct)
+
+
+def deviance(x: Array, excess: Array) -> Array:
+    """D(x, m) = x log(x/m) + m - x for m = x + excess, x > 0; the excess comes without loss."""
+    ratio = excess / x
+    v = ratio / (2.0 + ratio)
+    near = jnp.abs(v) < _SMALL_RATIO
+    u = jnp.where(near, v, 0.0)
+    series = jnp.zeros_like(u)
+    for k in range(9, 0, -1):
+        series = series * u**2 + 1.0 / (2 * k + 1)
+    by_series = jnp.where(near, ratio, 0.0) * u - 2.0 * u**3 * series
+    far = jnp.where(near, 1.0, jnp.maximum(ratio, -1.0 + 1e-300))
+    return x * jnp.where(near, by_series, far - jnp.log1p(far))
+
+
+@jax.custom_jvp
+def log_poisson(rate: Array, s: Array) -> Array:
+    """log of the Poisson probability of s >= 0. Its derivative in the rate is s/rate - 1; s is
+    taken for a constant.
+    """
+    positive = jnp.maximum(s, 1e-300)
+    body = -stirling(positive) - deviance(positive, rate - positive)
+    return jnp.where(s > 0.0, body - 0.5 * (_LOG_2PI + jnp.log(positive)), -rate)
+
+
+@log_poisson.defjvp
+def _log_poisson_jvp(primals: Any, tangents: Any) -> Any:
+    rate, s = primals
+    return log_poisson(rate, s), (s / rate - 1.0) * tangents[0]
+
+
+def log_binomial(n: Array, p: Array, q: Array, s: Array) -> Array:
+    """log of the binomial probability of 0 <= s <= n, with q = 1 - p."""
+    inner = (s > 0.0) & (s < n)
+    x, total = jnp.where(inner, s, 1.0), jnp.where(inner, n, 2.0)
+    rest = total - x
+    body = stirling(total) - stirling(x) - stirling(rest)
+    excess = jnp.where(q < p, rest - total * q, total * p - x)
+    body = body - deviance(x, excess) - deviance(rest, -excess)
+    body = body - 0.5 * (_LOG_2PI + jnp.log(x) + jnp.log(rest / total))
+    at_end = jnp.where(s <= 0.0, n * _safe_log1m(q, p), n * _safe_log1m(p, q))
+    return jnp.where(inner, body, at_end)
+
+
+def _safe_log1m(probability: Array, other: Array) -> Array:
+    """log(probability), by its complement where that is smaller."""
+    small = jnp.minimum(other, 0.5)
+    return jnp.where(other < 0.5, jnp.log1p(-small), jnp.log(jnp.maximum(probability, 1e-300)))
+
+
+def log_negative_binomial(shape: Array, rate: Array, s: Array) -> Array:
+    """log of the probability of s >= 0 where s is Poisson with a gamma rate of this shape and
+    rate.
+    """
+    inner = s > 0.0
+    x = jnp.where(inner, s, 1.0)
+    total = shape + x
+    excess = (x * rate - shape) / (1.0 + rate)
+    body = stirling(total) - stirling(shape) - stirling(x)
+    body = body - deviance(shape, excess) - deviance(x, -excess)
+    body = body - 0.5 * (_LOG_2PI + jnp.log(shape) + jnp.log(x / total))
+    return jnp.where(inner, body + jnp.log(shape / total), -shape * jnp.log1p(1.0 / rate))
+
+
+def log_pmf(law: dist.Distribution, s: Array) -> Array:
+    """The log probability of s on the support of the law, continued between whole numbers.
+
+    Args:
+        law: A numpyro distribution of counts.
+        s: Numbers of the lattice or between them, shape (..., *batch).
+
+    Returns:
+        Shape (..., *batch).
+    """
+    if isinstance(law, dist.Poisson):
+        return log_poisson(law.rate, s)
+    if isinstance(law, dist.GammaPoisson):
+        return log_negative_binomial(law.concentration, law.rate, s)
+    if isinstance(law, dist.BinomialProbs):
+        return log_binomial(law.total_count * 1.0, law.probs, 1.0 - law.probs, s)
+    if isinstance(law, dist.BinomialLogits):
+        p = 1.0 / (1.0 + jnp.exp(-law.logits))
+        return log_binomial(law.total_count * 1.0, p, 1.0 / (1.0 + jnp.exp(law.logits)), s)
+    if isinstance(law, dist.ExpandedDistribution):
+        return log_pmf(law.base_dist, s)
+    values: Array = law.log_prob(s)
+    return values

@@ -1,0 +1,253 @@
+"""How the confidential statistic is summed or integrated out: by the types of law and mechanism."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float
+
+from noisewise._core.arrays import Array, is_traced
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.laws.closed_forms import log_normal_through_laplace
+from noisewise.laws.counts import CountSum
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.gaussian import Gaussian
+from noisewise.mechanisms.laplace import Laplace
+from noisewise.mechanisms.law import Capability
+
+
+class AbstractRoute(abc.ABC):
+    """log p(y) for a law and a mechanism that it serves.
+
+    Args:
+        law: The law of s, its parameters in float64 where densities are asked for.
+        mechanism: The mechanism.
+    """
+
+    def __init__(self, law: dist.Distribution, mechanism: AbstractMechanism) -> None:
+        self.law, self.mechanism = law, mechanism
+
+    @classmethod
+    @abc.abstractmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        """Whether the types fit."""
+
+    @abc.abstractmethod
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        """The log density of y, of the shapes of numpyro."""
+
+    @abc.abstractmethod
+    def confidential(self, key: Array, y: Array) -> Array:
+        """A draw of s given y."""
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The batch and event shape of what is released."""
+        return tuple(self.law.batch_shape), tuple(self.law.event_shape)
+
+
+class AbstractCellRoute(AbstractRoute):
+    """Each cell by itself: the last axis of the law's batch is the mechanism's columns."""
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        shape, width = tuple(self.law.batch_shape), self.mechanism.width
+        if width is None or shape[-1:] == (width,):
+            return shape, ()
+        if shape[-1:] in ((), (1,)):
+            return (*shape[:-1], width), ()
+        raise InvalidInputError(
+            f"The mechanism has numbers for {width} columns, the law a batch of shape {shape}: its"
+            f" last axis must be the {width} columns."
+        )
+
+    def _cells(self, y: Array) -> tuple[Array, tuple[int, ...]]:
+        """y with an axis for columns, and the shape of the result."""
+        shape = jnp.broadcast_shapes(y.shape, self.shapes()[0])
+        y = (jnp if is_traced(y) else np).broadcast_to(y, shape)
+        return (y if y.ndim else y[None]), shape
+
+
+class CountRoute(AbstractCellRoute):
+    """Counts: a sum over few points."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return (
+            not law.event_shape
+            and law.support is not None
+            and law.support.is_discrete
+            and Capability.CDF in mechanism.capabilities
+            and Capability.DENSITY in mechanism.capabilities
+        )
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        cells, shape = self._cells(y)
+        atom = _zero_inflated(self.law)
+        if atom is None:
+            return CountSum(self.law, self.mechanism, cells).log_prob().reshape(shape)
+        gate, base = atom
+        at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells))
+        rest = CountSum(base, self.mechanism, cells).log_prob()
+        both = jnp.logaddexp(jnp.log(gate) + at_zero, jnp.log1p(-gate) + rest)
+        return both.reshape(shape)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        cells, shape = self._cells(y)
+        atom = _zero_inflated(self.law)
+        if atom is None:
+            return CountSum(self.law, self.mechanism, cells).confidential(key).reshape(shape)
+        gate, base = atom
+        which, rest = jax.random.split(key)
+        at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells)) + jnp.log(gate)
+        others = CountSum(base, self.mechanism, cells)
+        odds = at_zero - (jnp.log1p(-gate) + others.log_prob())
+        is_zero = jax.random.bernoulli(which, jax.nn.sigmoid(odds))
+        return jnp.where(is_zero, 0.0, others.confidential(rest)).reshape(shape)
+
+
+class NormalRoute(AbstractCellRoute):
+    """A normal law with Gaussian or Laplace noise."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return isinstance(_unexpanded(law), dist.Normal) and isinstance(
+            mechanism, (Gaussian, Laplace)
+        )
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        law, scale = _unexpanded(self.law), jnp.asarray(self.mechanism.scale, dtype=jnp.float64)
+        if isinstance(self.mechanism, Gaussian):
+            return dist.Normal(law.loc, jnp.hypot(law.scale, scale)).log_prob(y)
+        return log_normal_through_laplace(law.loc, law.scale, scale, y)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        law, scale = _unexpanded(self.law), jnp.asarray(self.mechanism.scale, dtype=jnp.float64)
+        if isinstance(self.mechanism, Gaussian):
+            share = law.scale**2 / (law.scale**2 + scale**2)
+            centre = law.loc + share * (y - law.loc)
+            return centre + jnp.sqrt(share) * scale * jax.random.normal(key, y.shape, jnp.float64)
+        return _laplace_draw(key, law.loc, law.scale, scale, y)
+
+
+class MultivariateNormalRoute(AbstractRoute):
+    """A multivariate normal law with Gaussian noise: covariances add."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return isinstance(_unexpanded(law), dist.MultivariateNormal) and isinstance(
+            mechanism, Gaussian
+        )
+
+    def _noise(self) -> Array:
+        width = self.law.event_shape[0]
+        return jnp.broadcast_to(jnp.asarray(self.mechanism.scale, jnp.float64) ** 2, (width,))
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        covariance = self.law.covariance_matrix + jnp.diag(self._noise())
+        return dist.MultivariateNormal(self.law.mean, covariance_matrix=covariance).log_prob(y)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        covariance, mean = self.law.covariance_matrix, self.law.mean
+        total = covariance + jnp.diag(self._noise())
+        gain = jnp.linalg.solve(total, covariance)  # both are symmetric: total^-1 covariance
+        centre = mean + jnp.einsum("...j,...jk->...k", y - mean, gain)
+        rest = covariance - jnp.einsum("...ij,...jk->...ik", covariance, gain)
+        return dist.MultivariateNormal(centre, covariance_matrix=rest).sample(key)
+
+
+class IndependentRoute(AbstractRoute):
+    """A law of several independent entries: the sum over its event axis."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return (
+            isinstance(law, dist.Independent)
+            and law.reinterpreted_batch_ndims == 1
+            and not law.base_dist.event_shape
+            and _route_type(law.base_dist, mechanism) is not None
+        )
+
+    def _inner(self) -> AbstractRoute:
+        return route_of(self.law.base_dist, self.mechanism)
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        return self._inner().log_prob(y).sum(-1)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        return self._inner().confidential(key, y)
+
+
+ROUTES: tuple[type[AbstractRoute], ...] = (
+    NormalRoute,
+    MultivariateNormalRoute,
+    CountRoute,
+    IndependentRoute,
+)
+
+
+def route_of(law: dist.Distribution, mechanism: AbstractMechanism) -> AbstractRoute:
+    """The route of a law and a mechanism.
+
+    Raises:
+        MissingCapabilityError: If there is none; says what would serve.
+    """
+    found = _route_type(law, mechanism)
+    if found is None:
+        raise MissingCapabilityError(
+            f"No sum or integral is known for {_name(law)} through {type(mechanism).__name__}:"
+            " counts go through every mechanism of independent columns, normal laws through"
+            " Gaussian and Laplace noise, multivariate normal ones through Gaussian noise. With"
+            " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
+        )
+    return found(law, mechanism)
+
+
+def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
+    return next((route for route in ROUTES if route.serves(law, mechanism)), None)
+
+
+def _name(law: dist.Distribution) -> str:
+    return type(_unexpanded(law)).__name__
+
+
+def _unexpanded(law: Any) -> Any:
+    """The law with its parameters in full shape, without the wrapper of numpyro's `expand`."""
+    if not isinstance(law, dist.ExpandedDistribution):
+        return law
+    base = _unexpanded(law.base_dist)
+    names = base.pytree_data_fields or ()
+    if not isinstance(base, dist.Normal):
+        return base
+    shape = law.batch_shape
+    parts = {name: jnp.broadcast_to(getattr(base, name), shape) for name in ("loc", "scale")}
+    del names
+    return dist.Normal(**parts)
+
+
+def _zero_inflated(law: Any) -> tuple[Array, dist.Distribution] | None:
+    """The probability of an extra zero and the law of the rest, where the law is of that kind."""
+    gate = getattr(law, "gate", None)
+    if gate is None or not hasattr(law, "base_dist"):
+        return None
+    return gate, law.base_dist
+
+
+def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) -> Array:
+    """s given y = s + Laplace noise: a mixture of two normal laws, cut off at y."""
+    from noisewise.laws.closed_forms import log_mills
+
+    side_key, draw_key = jax.random.split(key)
+    d, ratio = (y - mean) / sd, sd / scale
+    below = jax.random.bernoulli(
+        side_key, jax.nn.sigmoid(log_mills(ratio - d) - log_mills(ratio + d))
+    )
+    # below y the law is N(mean + sd^2/scale, sd^2) up to y, above it N(mean - sd^2/scale, sd^2)
+    sign = jnp.where(below, 1.0, -1.0)
+    edge = sign * d - ratio
+    u = jax.random.uniform(draw_key, y.shape, jnp.float64, minval=1e-300)
+    z = jax.scipy.special.ndtri(jnp.exp(jnp.log(u) + jax.scipy.special.log_ndtr(edge)))
+    return mean + sd * sign * (jnp.minimum(z, edge) + ratio)

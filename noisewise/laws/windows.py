@@ -1,0 +1,154 @@
+"""Where the product of a law and a likelihood has its mass: found without derivatives, cell by
+cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from noisewise._core.arrays import Array
+
+Log = Callable[[Array], Array]
+"""s (m, *batch) -> log of a density or probability, (m, *batch)."""
+
+NEGLIGIBLE = 40.0
+"""Fall of the log below its maximum where a window ends: e^-40 = 4e-18 is less than what float64
+resolves.
+"""
+_GRID = 17
+"""Points per search: each narrows the bracket eightfold."""
+_NEAR = 2.0
+"""Nats: a maximum is found where its neighbours on the grid are no lower; windows only need its
+height.
+"""
+_FIRST = 8.0
+"""The first distance tried for an end, in numbers: most windows are not much smaller."""
+_TIGHT = 0.125
+"""How exactly ends are found, relative to their distance from the maximum."""
+_ABRUPT = 64.0
+"""Up to this distance ends are found exactly: noise such as rounding ends abruptly."""
+_MAX_STEPS = 64
+"""Searches and doublings at most, where nothing is found: 8^64 is beyond all numbers."""
+
+State = tuple[Array, Array, Array, Array]
+
+
+class Window(NamedTuple):
+    """The ends of each cell's window, which belong to it."""
+
+    low: Float[Array, "*batch"]
+    high: Float[Array, "*batch"]
+
+
+def window(
+    log: Log,
+    bracket: tuple[Array, Array],
+    bounds: tuple[Array, Array],
+    peak: Array,
+    *,
+    abrupt: bool,
+) -> Window:
+    """The whole numbers around the maximum of a unimodal function, down to e^-40 of it.
+
+    Args:
+        log: The function's log, of whole numbers (m, *batch).
+        bracket: Ends between which the maximum is.
+        bounds: Ends of the support, which may be infinite.
+        peak: A place that is tried in any case, such as the only one where the function is
+            positive.
+        abrupt: Whether the function may end abruptly, so that near ends must be exact.
+    """
+    mode = _maximum(log, *map(jnp.round, bracket))
+    both = jnp.stack([mode, jnp.clip(jnp.round(peak), *bounds)])
+    values = log(both)
+    mode, top = at_row(both, best_row(values)), values.max(axis=0)
+    least = top - NEGLIGIBLE
+    low, high = (
+        _end(log, mode, least, end, sign, abrupt) for end, sign in zip(bounds, (-1, 1), strict=True)
+    )
+    return Window(low, high)
+
+
+def best_row(values: Float[Array, m *batch]) -> Float[Array, "*batch"]:
+    """The number of the first row with the largest value. (argmax does not compile for float64
+    where the caller's own program has JAX's flag off.)
+    """
+    numbers = jnp.arange(len(values), dtype=values.dtype).reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.where(values == values.max(axis=0), numbers, len(values) - 1.0).min(axis=0)
+
+
+def at_row(rows: Float[Array, m *batch], place: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """The entries of the rows of these numbers."""
+    numbers = jnp.arange(len(rows), dtype=place.dtype).reshape(-1, *(1,) * place.ndim)
+    return jnp.where(numbers == place, rows, 0.0).sum(axis=0)
+
+
+def _maximum(log: Log, low: Array, high: Array) -> Array:
+    """The place of the maximum in a bracket: the best point of a grid, and what lies beside it,
+    again and again.
+    """
+    shares = jnp.linspace(0.0, 1.0, _GRID).reshape(-1, *(1,) * low.ndim)
+    wide = jnp.ones_like(low, dtype=bool)
+
+    def narrower(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, ...]:
+        low, high, _, _, step = state
+        points = jnp.round(low + shares * (high - low))
+        values = log(points)
+        best = best_row(values)
+        left, right = jnp.maximum(best - 1.0, 0.0), jnp.minimum(best + 1.0, _GRID - 1.0)
+        beside = jnp.minimum(at_row(values, left), at_row(values, right))
+        low, high = at_row(points, left), at_row(points, right)
+        is_wide = (high - low > 2.0) & ~(at_row(values, best) - beside < _NEAR)
+        return low, high, at_row(points, best), is_wide, step + 1
+
+    def goes_on(state: tuple[Array, ...]) -> Array:
+        return state[3].any() & (state[4] < _MAX_STEPS)
+
+    state = (low, high, low, wide, jnp.zeros((), int))
+    return jax.lax.while_loop(goes_on, narrower, state)[2]
+
+
+def _end(log: Log, mode: Array, least: Array, bound: Array, sign: int, abrupt: bool) -> Array:
+    """Where the function becomes negligible on one side of its maximum, or the end of the support:
+    by doubling the distance, then by halving what is left.
+    """
+
+    def place(reach: Array) -> Array:
+        there = mode + sign * reach
+        return jnp.minimum(there, bound) if sign > 0 else jnp.maximum(there, bound)
+
+    def is_inside(reach: Array) -> Array:
+        there = place(reach)
+        return (log(there[None])[0] > least) & (there != bound)
+
+    def is_coarse(inner: Array, outer: Array) -> Array:
+        fine = jnp.where(outer <= _ABRUPT, 1.0, _TIGHT * outer) if abrupt else _TIGHT * outer
+        return outer - inner > jnp.maximum(1.0, fine)
+
+    def grow(state: State) -> State:
+        inner, outer, active, step = state
+        inside = is_inside(outer) & active
+        inner, outer = jnp.where(inside, outer, inner), jnp.where(inside, 2.0 * outer, outer)
+        return inner, outer, inside, step + 1
+
+    def shrink(state: State) -> State:
+        inner, outer, active, step = state
+        middle = jnp.round(0.5 * (inner + outer))
+        inside = is_inside(middle)
+        inner = jnp.where(active & inside, middle, inner)
+        outer = jnp.where(active & ~inside, middle, outer)
+        return inner, outer, is_coarse(inner, outer), step + 1
+
+    def goes_on(state: State) -> Array:
+        return state[2].any() & (state[3] < _MAX_STEPS)
+
+    nothing, first = jnp.zeros_like(mode), jnp.full_like(mode, _FIRST)
+    state = (nothing, first, jnp.ones_like(mode, dtype=bool), jnp.zeros((), int))
+    inner, outer, _, _ = jax.lax.while_loop(goes_on, grow, state)
+    state = (inner, outer, is_coarse(inner, outer), jnp.zeros((), int))
+    return place(jax.lax.while_loop(goes_on, shrink, state)[1])
