@@ -1,0 +1,493 @@
+r"""No-U-turn chains, all in one program, with effects centred by their own shares.
+
+Trajectories double until they turn back (Hoffman and Gelman 2014; multinomial draws, Betancourt
+2017), at most ten times. Chains share the step size, tuned to an acceptance of .8 by dual
+averaging, and the diagonal metric, the variances of all chains' draws in windows that double, each
+shrunk a little towards the one before.
+
+With blocks of effects the chains move in the coordinates of `Centred`. A first part of the warm-up
+at shares of 1/2 finds spreads and means; the shares that these give are refined once after a second
+part; the last part adapts metric and step size. A joint optimum, which runs off to spreads of 0 or
+far above the truth, is never sought.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from noisewise._compile.options import filter_jit_fast_compile
+from noisewise._core.arrays import Array, as_key, integer
+from noisewise.errors import InvalidInputError
+from noisewise.samplers.centring import (
+    Centred,
+    LocationScale,
+    as_pytree_blocks,
+    per_block,
+    shares_of,
+)
+from noisewise.samplers.densities import LogDensity, as_points, as_pytree, value_or_nothing
+from noisewise.samplers.hamiltonian import diagnosed
+
+_TARGET_ACCEPTANCE = 0.8
+"""Mean acceptance that step sizes are tuned to, as in Stan."""
+_MAX_DEPTH = 10
+"""Doublings of a trajectory, at most: 1,023 gradients, as in Stan."""
+_FIRST_STEP = 0.5
+"""The first step size, in standard deviations: too long ones cost one gradient, too short ones
+hundreds.
+"""
+_CHUNK = 50
+"""Iterations per call of the compiled program: between them callers may stop."""
+_FAST_SHARE = 0.15
+"""Part of the warm-up, at its beginning and at its end, in which only the step size is adapted."""
+_FIRST_WINDOW = 15
+"""Iterations of the first window of the metric; each later one is twice as long."""
+_PRIOR_DRAWS = 5.0
+"""Draws that the metric before a window counts for, as in Stan."""
+_KEPT = 64
+"""Iterations, evenly over the last half of a part of the warm-up, from which shares are found."""
+_PART = 0.25
+"""Part of the warm-up that is spent at shares of 1/2, and again at the first shares."""
+
+
+class NutsState(eqx.Module):
+    """Where chains are, in w, and what moves them: handed to `nuts` in place of starts, it goes on.
+
+    `shares`, `scales` and `origins` are those of `Centred`, one array for each block.
+    """
+
+    position: Float[Array, "c d"]
+    log_density: Float[Array, " c"]
+    slope: Float[Array, "c d"]
+    step_size: Float[Array, ""]
+    variances: Float[Array, " d"]
+    shares: tuple[Array, ...]
+    scales: tuple[Array, ...]
+    origins: tuple[Array, ...]
+    iteration: Array
+    """Iterations so far: each has its own part of the key."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NutsDraws:
+    """Draws of several chains, as the density's author wrote them, and how the run went.
+
+    `log_density` is the user's, without the Jacobian of `Centred`. `acceptance` is the mean
+    acceptance probability after the warm-up, `num_divergent` the number of draws whose trajectory
+    diverged, `num_gradients` and `num_warmup_gradients` the leapfrog steps of all chains together.
+    `state` goes on; it is None where the run was stopped in the warm-up.
+    """
+
+    draws: Float[np.ndarray, "n c d"]
+    log_density: Float[np.ndarray, "n c"]
+    acceptance: float
+    num_divergent: int
+    num_gradients: int
+    num_warmup_gradients: int
+    state: NutsState | None
+
+    @functools.cached_property
+    def r_hat(self) -> Float[np.ndarray, " d"]:
+        """Rank-normalised split R-hat of each coordinate (Vehtari et al. 2021)."""
+        return np.array(diagnosed(self.draws, "rhat", method="rank"))
+
+    @functools.cached_property
+    def bulk_size(self) -> Float[np.ndarray, " d"]:
+        """Bulk effective size of each coordinate, all chains together."""
+        return np.array(diagnosed(self.draws, "ess", method="bulk"))
+
+    @functools.cached_property
+    def tail_size(self) -> Float[np.ndarray, " d"]:
+        """Tail effective size of each coordinate: the smaller one of its 5% and 95% quantiles."""
+        return np.array(diagnosed(self.draws, "ess", method="tail"))
+
+
+def nuts(
+    key: Array,
+    log_density: LogDensity,
+    start: Any,
+    *,
+    blocks: Sequence[LocationScale] = (),
+    shares: Any = None,
+    num_warmup: int = 600,
+    num_draws: int = 1000,
+    progress: Callable[[int, int], bool | None] | None = None,
+) -> NutsDraws:
+    r"""Draws from a smooth density by no-U-turn chains.
+
+    Use it where there are too many coordinates for `hamiltonian`: some dozens to thousands. NaN
+    counts as -inf.
+
+    Args:
+        key: JAX PRNG key.
+        log_density: z (d,) -> unnormalised log density; a pytree that can be called, such as an
+            `eqx.Module`: other values of its arrays compile nothing, another function does.
+        start: Where the chains begin, shape (c, d), or the `state` of an earlier run, which goes on
+            without a warm-up: with the same key, density and blocks, two runs of 100 draws are one
+            of 200, to the last bit.
+        blocks: Blocks of effects, parents before children, each centred by its own shares.
+        shares: Shares that are kept, as `Centred` takes them; None finds them in the warm-up.
+        num_warmup: Iterations before the first draw, at least 60.
+        num_draws: Draws of each chain.
+        progress: Called after every 50 iterations with how many are done, and how many there are
+            in all; what returns True stops the run.
+
+    Returns:
+        The draws, in z, with log densities, divergences, gradients and the state to go on with.
+
+    Raises:
+        InvalidInputError: If the density vanishes at all starts, or the blocks do not fit.
+
+    >>> class Schools(eqx.Module):
+    ...     effects: Array
+    ...     sd: Array
+    ...     def __call__(self, z):
+    ...         data = -0.5 * jnp.sum(((self.effects - z[2:]) / self.sd) ** 2)
+    ...         return data + block.log_law(z[2:], z) - 0.005 * z[0] ** 2 - 0.5 * (z[1] - 1) ** 2
+    >>> block = LocationScale(range(2, 10), lambda z: (z[0], jnp.exp(z[1])))
+    >>> effects = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> schools = Schools(effects, np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]))
+    >>> run = nuts(jax.random.key(0), schools, np.zeros((2, 10)), blocks=[block])
+    >>> run.draws.shape, bool(run.r_hat.max() < 1.02), run.num_divergent < 20
+    ((1000, 2, 10), True, True)
+    >>> bool(run.state.shares[0].max() < 0.5)
+    True
+    """
+    key = as_key(key)
+    num_draws = integer("num_draws", at_least=1)(num_draws)
+    num_warmup = integer("num_warmup", at_least=60)(num_warmup)
+    resumes = isinstance(start, NutsState)
+    num_warmup = 0 if resumes else num_warmup
+    done = _Counter(num_warmup + num_draws, progress)
+    with jax.enable_x64(True):
+        target, blocks = as_pytree(log_density), as_pytree_blocks(blocks)
+        if resumes:
+            state: NutsState | None = jax.tree.map(jnp.asarray, start)
+            spent = 0
+        else:
+            points = as_points(start, "start")
+            _check_columns(blocks, points.shape[1])
+            state, spent = _warmed(key, target, blocks, points, shares, num_warmup, done)
+        traces = []
+        if state is not None:
+            flags = np.zeros((num_draws, len(_Flags._fields)), dtype=bool)
+            for state, _, trace in _chunks(key, target, blocks, state, _learning(state), flags):
+                traces.append(trace)
+                if done(len(trace.draws)):
+                    break
+        num_chains, dim = start.position.shape if resumes else points.shape
+        draws, values, acceptance, divergent, gradients = _joined(traces, num_chains, dim)
+        state = jax.tree.map(np.asarray, state)
+    return NutsDraws(
+        draws,
+        values,
+        float(acceptance.mean()) if acceptance.size else float("nan"),
+        int(divergent.sum()),
+        int(gradients.sum()),
+        spent,
+        state,
+    )
+
+
+# Warm-up ------------------------------------------------------------------------------------------
+
+
+def _warmed(
+    key: Array,
+    log_density: LogDensity,
+    blocks: tuple[LocationScale, ...],
+    points: np.ndarray,
+    shares: Any,
+    num_warmup: int,
+    done: _Counter,
+) -> tuple[NutsState | None, int]:
+    """The state after the warm-up, None where it was stopped, and the gradients that it took."""
+    finds = bool(blocks) and shares is None
+    fixed = tuple(jnp.asarray(share) for share in per_block(0.5 if finds else shares or 0.0, blocks, "shares"))
+    state = _begin(log_density, blocks, jnp.asarray(points), fixed)
+    if not np.isfinite(np.asarray(state.log_density)).any():
+        raise InvalidInputError(
+            f"The density vanishes at all {len(points)} starts: choose others, such as draws of the"
+            " prior."
+        )
+    part = int(_PART * num_warmup)
+    lengths = [part, part, num_warmup - 2 * part] if finds else [num_warmup]
+    spent = 0
+    for i, length in enumerate(lengths):
+        traces = []
+        flags = _schedule(length)
+        for state, _, trace in _chunks(key, log_density, blocks, state, _learning(state), flags):
+            traces.append(trace)
+            spent += int(trace.gradients.sum())
+            if done(len(trace.draws)):
+                return None, spent
+        if i + 1 < len(lengths):
+            draws = np.concatenate([trace.draws for trace in traces])
+            rows = np.linspace(length // 2, length - 1, min(_KEPT, length // 2)).astype(int)
+            state = _moved(log_density, blocks, state, jnp.asarray(draws[rows]))
+    return state, spent
+
+
+class _Flags(tuple):
+    """Columns of a schedule: what happens after an iteration."""
+
+    _fields = ("adapts", "collects", "closes", "settles")
+
+
+def _schedule(num: int) -> np.ndarray:
+    """Iterations of a part of the warm-up, (num, 4): whether the step size adapts, the metric
+    collects draws, its window closes, the step size settles.
+    """
+    flags = np.zeros((num, len(_Flags._fields)), dtype=bool)
+    flags[:, 0], flags[-1, 3] = True, True
+    begin, end = int(_FAST_SHARE * num), num - int(_FAST_SHARE * num)
+    window = _FIRST_WINDOW
+    while begin < end:
+        close = end if begin + 3 * window > end else begin + window
+        flags[begin:close, 1], flags[close - 1, 2] = True, True
+        begin, window = close, 2 * window
+    return flags
+
+
+# Compiled -----------------------------------------------------------------------------------------
+
+
+class _Learning(eqx.Module):
+    """What the warm-up learns from: dual averaging, and moments of a window."""
+
+    averaging: Any
+    num: Array
+    mean: Array
+    squares: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trace:
+    """What a chunk of iterations leaves: arrays (n, c, ...)."""
+
+    draws: np.ndarray
+    log_density: np.ndarray
+    acceptance: np.ndarray
+    divergent: np.ndarray
+    gradients: np.ndarray
+
+
+def _learning(state: NutsState) -> _Learning:
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+    fresh, _, _ = dual_averaging_adaptation(_TARGET_ACCEPTANCE)
+    averaging = jax.tree.map(jnp.asarray, fresh(jnp.asarray(state.step_size)))
+    zeros = jnp.zeros_like(state.variances)
+    return _Learning(averaging, jnp.zeros(()), zeros, zeros)
+
+
+def _chunks(
+    key: Array,
+    log_density: LogDensity,
+    blocks: tuple[LocationScale, ...],
+    state: NutsState,
+    learning: _Learning,
+    flags: np.ndarray,
+) -> Iterator[tuple[NutsState, _Learning, _Trace]]:
+    """The iterations of a schedule, some at a time: one program, whatever their number."""
+    for first in range(0, len(flags), _CHUNK):
+        some = flags[first : first + _CHUNK]
+        padded = np.concatenate([some, np.zeros((_CHUNK - len(some), flags.shape[1]), bool)])
+        count = jnp.asarray(len(some))
+        state, learning, found = _advance(
+            key, log_density, blocks, state, learning, jnp.asarray(padded), count
+        )
+        yield state, learning, _Trace(*(np.asarray(part)[: len(some)] for part in found))
+
+
+@filter_jit_fast_compile
+def _advance(
+    key: Array,
+    log_density: LogDensity,
+    blocks: tuple[LocationScale, ...],
+    state: NutsState,
+    learning: _Learning,
+    flags: Array,
+    count: Array,
+) -> tuple[NutsState, _Learning, tuple[Array, ...]]:
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+    from blackjax.mcmc import hmc, nuts
+
+    num_chains, dim = state.position.shape
+    fresh, learn, learnt = dual_averaging_adaptation(_TARGET_ACCEPTANCE)
+    target = Centred(log_density, blocks, state.shares, state.scales, state.origins)
+    kernel = nuts.build_kernel()
+    move = jax.vmap(kernel, in_axes=(0, 0, None, None, None, None))
+    density = functools.partial(value_or_nothing, target)
+
+    def iterate(i: Array, carry: Any) -> Any:
+        state, learning, found = carry
+        adapts, collects, closes, settles = flags[i]
+        keys = jax.random.split(jax.random.fold_in(key, state.iteration), num_chains)
+        chains = hmc.HMCState(state.position, state.log_density, state.slope)
+        chains, info = move(keys, chains, density, state.step_size, state.variances, _MAX_DEPTH)
+        accepted = jnp.nan_to_num(info.acceptance_rate)
+        averaging = _where(adapts, learn(learning.averaging, accepted.mean()), learning.averaging)
+        step = jnp.where(adapts, jnp.exp(averaging.log_step_size), state.step_size)
+        step = jnp.where(settles, learnt(averaging), step)
+        learning = _where(collects, _collected(learning, chains.position), learning)
+        variances = jnp.where(closes, _variances(learning, state.variances), state.variances)
+        averaging = _where(closes & ~settles, fresh(learnt(averaging)), averaging)
+        num = jnp.where(closes, 0.0, learning.num)
+        learning = _Learning(averaging, num, learning.mean * (num > 0), learning.squares * (num > 0))
+        z = jax.vmap(target.to_z)(chains.position)
+        values = chains.logdensity - jax.vmap(target.log_jacobian)(z)
+        news = (z, values, accepted, info.is_divergent, info.num_integration_steps)
+        found = tuple(part.at[i].set(new) for part, new in zip(found, news, strict=True))
+        state = dataclasses.replace(
+            state,
+            position=chains.position,
+            log_density=chains.logdensity,
+            slope=chains.logdensity_grad,
+            step_size=step,
+            variances=variances,
+            iteration=state.iteration + 1,
+        )
+        return state, learning, found
+
+    rows = (len(flags), num_chains)
+    found = (
+        jnp.zeros((*rows, dim)),
+        jnp.zeros(rows),
+        jnp.zeros(rows),
+        jnp.zeros(rows, bool),
+        jnp.zeros(rows, int),
+    )
+    return jax.lax.fori_loop(0, count, iterate, (state, learning, found))
+
+
+def _collected(learning: _Learning, cloud: Array) -> _Learning:
+    """Moments of a window with one point more of each chain."""
+    num, new = learning.num, len(cloud)
+    mean = cloud.mean(axis=0)
+    gap = mean - learning.mean
+    squares = jnp.sum((cloud - mean) ** 2, axis=0) + gap**2 * num * new / (num + new)
+    return _Learning(
+        learning.averaging,
+        num + new,
+        learning.mean + gap * new / (num + new),
+        learning.squares + squares,
+    )
+
+
+def _variances(learning: _Learning, before: Array) -> Array:
+    """The variances of a window, shrunk towards those before it."""
+    num = learning.num
+    found = learning.squares / jnp.maximum(num - 1.0, 1.0)
+    mixed = (num * found + _PRIOR_DRAWS * before) / (num + _PRIOR_DRAWS)
+    return jnp.where((mixed > 0.0) & jnp.isfinite(mixed), mixed, before)
+
+
+@filter_jit_fast_compile
+def _begin(
+    log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array, shares: tuple[Array, ...]
+) -> NutsState:
+    """The state at starts z (c, d); those of no density are replaced by others."""
+    locs_and_scales = [jax.vmap(block.loc_and_scale)(z) for block in blocks]
+    scales = tuple(jnp.median(scale, axis=0) for _, scale in locs_and_scales)
+    origins = tuple(block.take(z.mean(axis=0)) for block in blocks)
+    variances = jnp.ones(z.shape[1])
+    for block, scale in zip(blocks, scales, strict=True):
+        variances = block.put(variances, scale**2)
+    state = NutsState(
+        z,
+        jnp.zeros(len(z)),
+        z,
+        jnp.asarray(_FIRST_STEP),
+        variances,
+        shares,
+        scales,
+        origins,
+        jnp.zeros((), int),
+    )
+    return _evaluated(log_density, blocks, state, z)
+
+
+@filter_jit_fast_compile
+def _moved(
+    log_density: LogDensity, blocks: tuple[LocationScale, ...], state: NutsState, draws: Array
+) -> NutsState:
+    """The same chains with the shares that draws (n, c, d) of z give."""
+    old = Centred(log_density, blocks, state.shares, state.scales, state.origins)
+    points = draws.reshape(-1, draws.shape[2])
+    middle, means = jnp.median(points, axis=0), points.mean(axis=0)
+    for block in blocks:
+        middle = block.put(middle, block.take(means))
+    shares = tuple(shares_of(log_density, blocks, middle))
+    scales = tuple(block.loc_and_scale(middle)[1] for block in blocks)
+    origins = tuple(block.take(middle) for block in blocks)
+    new = Centred(log_density, blocks, shares, scales, origins)
+    variances = jnp.var(jax.vmap(new.from_z)(points), axis=0)
+    variances = jnp.where(variances > 0.0, variances, 1.0)
+    state = dataclasses.replace(
+        state, variances=variances, shares=shares, scales=scales, origins=origins
+    )
+    return _evaluated(log_density, blocks, state, jax.vmap(old.to_z)(state.position))
+
+
+def _evaluated(
+    log_density: LogDensity, blocks: tuple[LocationScale, ...], state: NutsState, z: Array
+) -> NutsState:
+    """The state with its chains at z (c, d)."""
+    target = Centred(log_density, blocks, state.shares, state.scales, state.origins)
+    w = jax.vmap(target.from_z)(z)
+    evaluate = jax.value_and_grad(functools.partial(value_or_nothing, target))
+    values, slopes = jax.vmap(evaluate)(w)
+    good = jnp.isfinite(values) & jnp.isfinite(slopes).all(axis=1)
+    rows = jnp.where(good, jnp.arange(len(z)), jnp.argmax(good))
+    values = jnp.where(good.any(), values, -jnp.inf)[rows]
+    return dataclasses.replace(state, position=w[rows], log_density=values, slope=slopes[rows])
+
+
+def _where(condition: Array, yes: Any, no: Any) -> Any:
+    """jnp.where on pytrees, with the types of `no`."""
+    return jax.tree.map(
+        lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), yes, no
+    )
+
+
+# Around -------------------------------------------------------------------------------------------
+
+
+class _Counter:
+    """Counts iterations, tells the caller, and says whether to stop."""
+
+    def __init__(self, total: int, tell: Callable[[int, int], bool | None] | None) -> None:
+        self._done, self._total, self._tell = 0, total, tell
+
+    def __call__(self, num: int) -> bool:
+        self._done += num
+        return self._tell is not None and self._tell(self._done, self._total) is True
+
+
+def _joined(traces: list[_Trace], num_chains: int, dim: int) -> tuple[np.ndarray, ...]:
+    """The draws, log densities, acceptance, divergences and gradients of all chunks."""
+    none = np.zeros((0, num_chains))
+    empty = _Trace(np.zeros((0, num_chains, dim)), none, none, none, none)
+    names = [field.name for field in dataclasses.fields(_Trace)]
+    return tuple(
+        np.concatenate([getattr(trace, name) for trace in (empty, *traces)]) for name in names
+    )
+
+
+def _check_columns(blocks: tuple[LocationScale, ...], dim: int) -> None:
+    for block in blocks:
+        if max(block.columns) >= dim:
+            raise InvalidInputError(
+                f"a block has column {max(block.columns)}, but start has {dim} columns, 0 to"
+                f" {dim - 1}."
+            )
