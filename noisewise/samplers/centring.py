@@ -329,7 +329,7 @@ def shares_of(
         ) -> Array:
             return rest(block.put(w, effects)) - block.log_law(effects, w)
 
-        information = -_hessian_diagonal(others, block.take(z))
+        information = -hessian_diagonal(others, block.take(z))
         precision = block.loc_and_scale(z)[1] ** -2
         if block.increments:
             information = _of_what_follows(information, precision)
@@ -339,7 +339,7 @@ def shares_of(
     return shares
 
 
-def _hessian_diagonal(function: Callable[[Array], Array], at: Array) -> Array:
+def hessian_diagonal(function: Callable[[Array], Array], at: Array) -> Array:
     """The diagonal of the Hessian, by products with signs s: the mean of s * H s."""
     num = len(at)
     if num <= _PROBES:

@@ -31,7 +31,7 @@ from noisewise.samplers.centring import (
     Centred,
     LocationScale,
     as_pytree_blocks,
-    per_block,
+    hessian_diagonal,
     shares_of,
 )
 from noisewise.samplers.densities import LogDensity, as_points, as_pytree, value_or_nothing
@@ -47,7 +47,7 @@ hundreds.
 """
 _CHUNK = 50
 """Iterations per call of the compiled program: between them callers may stop."""
-_FAST_SHARE = 0.15
+_FAST_SHARE = 0.2
 """Part of the warm-up, at its beginning and at its end, in which only the step size is adapted."""
 _FIRST_WINDOW = 15
 """Iterations of the first window of the metric; each later one is twice as long."""
@@ -55,8 +55,10 @@ _PRIOR_DRAWS = 5.0
 """Draws that the metric before a window counts for, as in Stan."""
 _KEPT = 64
 """Iterations, evenly over the last half of a part of the warm-up, from which shares are found."""
-_PART = 0.25
-"""Part of the warm-up that is spent at shares of 1/2, and again at the first shares."""
+_PARTS = (50, 50)
+"""Iterations of the warm-up at shares of 1/2, and at the first shares: at 1/2 trajectories may be
+long, and shares need only rough means and spreads. A quarter of shorter warm-ups each, at most.
+"""
 
 
 class NutsState(eqx.Module):
@@ -118,7 +120,7 @@ def nuts(
     *,
     blocks: Sequence[LocationScale] = (),
     shares: Any = None,
-    num_warmup: int = 600,
+    num_warmup: int = 500,
     num_draws: int = 1000,
     progress: Callable[[int, int], bool | None] | None = None,
 ) -> NutsDraws:
@@ -180,7 +182,7 @@ def nuts(
         traces = []
         if state is not None:
             flags = np.zeros((num_draws, len(_Flags._fields)), dtype=bool)
-            for state, _, trace in _chunks(key, target, blocks, state, _learning(state), flags):
+            for state, trace in _chunks(key, target, blocks, state, flags):
                 traces.append(trace)
                 if done(len(trace.draws)):
                     break
@@ -212,29 +214,52 @@ def _warmed(
 ) -> tuple[NutsState | None, int]:
     """The state after the warm-up, None where it was stopped, and the gradients that it took."""
     finds = bool(blocks) and shares is None
-    fixed = tuple(jnp.asarray(share) for share in per_block(0.5 if finds else shares or 0.0, blocks, "shares"))
-    state = _begin(log_density, blocks, jnp.asarray(points), fixed)
+    given = 0.5 if finds else 0.0 if shares is None else shares
+    state = _at_starts(log_density, blocks, points, Centred(log_density, blocks, given).shares)
     if not np.isfinite(np.asarray(state.log_density)).any():
         raise InvalidInputError(
             f"The density vanishes at all {len(points)} starts: choose others, such as draws of the"
             " prior."
         )
-    part = int(_PART * num_warmup)
-    lengths = [part, part, num_warmup - 2 * part] if finds else [num_warmup]
+    parts = [min(part, num_warmup // 4) for part in _PARTS] if finds else []
     spent = 0
-    for i, length in enumerate(lengths):
-        traces = []
-        flags = _schedule(length)
-        for state, _, trace in _chunks(key, log_density, blocks, state, _learning(state), flags):
-            traces.append(trace)
+    for i, length in enumerate([*parts, num_warmup - sum(parts)]):
+        if i > 0:
+            rows = np.linspace(len(draws) // 2, len(draws) - 1, _KEPT).astype(int)
+            kept = jnp.asarray(draws[rows])
+            state = _rearranged(log_density, blocks, state, kept, jnp.asarray(False))
+        chunks = []
+        flags = _schedule(length, known=i > 0)
+        for state, trace in _chunks(key, log_density, blocks, state, flags):
+            chunks.append(trace.draws)
             spent += int(trace.gradients.sum())
             if done(len(trace.draws)):
                 return None, spent
-        if i + 1 < len(lengths):
-            draws = np.concatenate([trace.draws for trace in traces])
-            rows = np.linspace(length // 2, length - 1, min(_KEPT, length // 2)).astype(int)
-            state = _moved(log_density, blocks, state, jnp.asarray(draws[rows]))
+        draws = np.concatenate(chunks)
     return state, spent
+
+
+def _at_starts(
+    log_density: LogDensity,
+    blocks: tuple[LocationScale, ...],
+    points: np.ndarray,
+    shares: tuple[np.ndarray, ...],
+) -> NutsState:
+    """The state of chains that begin at points (c, d)."""
+    num_chains, dim = points.shape
+    nothing = NutsState(
+        jnp.zeros((num_chains, dim)),
+        jnp.zeros(num_chains),
+        jnp.zeros((num_chains, dim)),
+        jnp.asarray(_FIRST_STEP),
+        jnp.ones(dim),
+        tuple(jnp.asarray(share) for share in shares),
+        tuple(jnp.ones(block.num) for block in blocks),
+        tuple(jnp.zeros(block.num) for block in blocks),
+        jnp.asarray(0),
+    )
+    draws = jnp.asarray(np.broadcast_to(points, (_KEPT, num_chains, dim)))
+    return _rearranged(log_density, blocks, nothing, draws, jnp.asarray(True))
 
 
 class _Flags(tuple):
@@ -243,14 +268,16 @@ class _Flags(tuple):
     _fields = ("adapts", "collects", "closes", "settles")
 
 
-def _schedule(num: int) -> np.ndarray:
+def _schedule(num: int, *, known: bool) -> np.ndarray:
     """Iterations of a part of the warm-up, (num, 4): whether the step size adapts, the metric
-    collects draws, its window closes, the step size settles.
+    collects draws, its window closes, the step size settles. Where a metric is known there is one
+    window.
     """
     flags = np.zeros((num, len(_Flags._fields)), dtype=bool)
     flags[:, 0], flags[-1, 3] = True, True
-    begin, end = int(_FAST_SHARE * num), num - int(_FAST_SHARE * num)
-    window = _FIRST_WINDOW
+    fast = int(_FAST_SHARE * num)
+    begin, end = (fast // 2 if known else fast), num - fast
+    window = end - begin if known else _FIRST_WINDOW
     while begin < end:
         close = end if begin + 3 * window > end else begin + window
         flags[begin:close, 1], flags[close - 1, 2] = True, True
@@ -295,10 +322,10 @@ def _chunks(
     log_density: LogDensity,
     blocks: tuple[LocationScale, ...],
     state: NutsState,
-    learning: _Learning,
     flags: np.ndarray,
-) -> Iterator[tuple[NutsState, _Learning, _Trace]]:
+) -> Iterator[tuple[NutsState, _Trace]]:
     """The iterations of a schedule, some at a time: one program, whatever their number."""
+    learning = _learning(state)
     for first in range(0, len(flags), _CHUNK):
         some = flags[first : first + _CHUNK]
         padded = np.concatenate([some, np.zeros((_CHUNK - len(some), flags.shape[1]), bool)])
@@ -306,7 +333,7 @@ def _chunks(
         state, learning, found = _advance(
             key, log_density, blocks, state, learning, jnp.asarray(padded), count
         )
-        yield state, learning, _Trace(*(np.asarray(part)[: len(some)] for part in found))
+        yield state, _Trace(*(np.asarray(part)[: len(some)] for part in found))
 
 
 @filter_jit_fast_compile
@@ -393,64 +420,50 @@ def _variances(learning: _Learning, before: Array) -> Array:
 
 
 @filter_jit_fast_compile
-def _begin(
-    log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array, shares: tuple[Array, ...]
+def _rearranged(
+    log_density: LogDensity,
+    blocks: tuple[LocationScale, ...],
+    state: NutsState,
+    draws: Array,
+    begins: Array,
 ) -> NutsState:
-    """The state at starts z (c, d); those of no density are replaced by others."""
-    locs_and_scales = [jax.vmap(block.loc_and_scale)(z) for block in blocks]
-    scales = tuple(jnp.median(scale, axis=0) for _, scale in locs_and_scales)
-    origins = tuple(block.take(z.mean(axis=0)) for block in blocks)
-    variances = jnp.ones(z.shape[1])
-    for block, scale in zip(blocks, scales, strict=True):
-        variances = block.put(variances, scale**2)
-    state = NutsState(
-        z,
-        jnp.zeros(len(z)),
-        z,
-        jnp.asarray(_FIRST_STEP),
-        variances,
-        shares,
-        scales,
-        origins,
-        jnp.zeros((), int),
-    )
-    return _evaluated(log_density, blocks, state, z)
+    """Chains at draws[-1] of draws (n, c, d) of z, in the coordinates that the draws give.
 
-
-@filter_jit_fast_compile
-def _moved(
-    log_density: LogDensity, blocks: tuple[LocationScale, ...], state: NutsState, draws: Array
-) -> NutsState:
-    """The same chains with the shares that draws (n, c, d) of z give."""
-    old = Centred(log_density, blocks, state.shares, state.scales, state.origins)
+    Where chains begin, and draws are starts, shares stay, and the metric is the curvature; chains
+    at points of no density go where another one is.
+    """
     points = draws.reshape(-1, draws.shape[2])
     middle, means = jnp.median(points, axis=0), points.mean(axis=0)
     for block in blocks:
         middle = block.put(middle, block.take(means))
-    shares = tuple(shares_of(log_density, blocks, middle))
+    found = shares_of(log_density, blocks, middle)
+    shares = tuple(jnp.where(begins, *pair) for pair in zip(state.shares, found, strict=True))
     scales = tuple(block.loc_and_scale(middle)[1] for block in blocks)
     origins = tuple(block.take(middle) for block in blocks)
-    new = Centred(log_density, blocks, shares, scales, origins)
-    variances = jnp.var(jax.vmap(new.from_z)(points), axis=0)
-    variances = jnp.where(variances > 0.0, variances, 1.0)
-    state = dataclasses.replace(
-        state, variances=variances, shares=shares, scales=scales, origins=origins
-    )
-    return _evaluated(log_density, blocks, state, jax.vmap(old.to_z)(state.position))
-
-
-def _evaluated(
-    log_density: LogDensity, blocks: tuple[LocationScale, ...], state: NutsState, z: Array
-) -> NutsState:
-    """The state with its chains at z (c, d)."""
-    target = Centred(log_density, blocks, state.shares, state.scales, state.origins)
-    w = jax.vmap(target.from_z)(z)
-    evaluate = jax.value_and_grad(functools.partial(value_or_nothing, target))
-    values, slopes = jax.vmap(evaluate)(w)
+    target = Centred(log_density, blocks, shares, scales, origins)
+    variances = jnp.var(jax.vmap(target.from_z)(points), axis=0)
+    density = functools.partial(value_or_nothing, target)
+    curved = -1.0 / hessian_diagonal(density, target.from_z(middle))
+    variances = jnp.where(begins, curved, variances)
+    usual = jnp.ones(len(middle))
+    for block, scale in zip(blocks, scales, strict=True):
+        usual = block.put(usual, scale**2)
+    fine = (variances > 0.0) & jnp.isfinite(variances)
+    w = jax.vmap(target.from_z)(draws[-1])
+    values, slopes = jax.vmap(jax.value_and_grad(density))(w)
     good = jnp.isfinite(values) & jnp.isfinite(slopes).all(axis=1)
-    rows = jnp.where(good, jnp.arange(len(z)), jnp.argmax(good))
-    values = jnp.where(good.any(), values, -jnp.inf)[rows]
-    return dataclasses.replace(state, position=w[rows], log_density=values, slope=slopes[rows])
+    rows = jnp.where(good, jnp.arange(len(w)), jnp.argmax(good))
+    return NutsState(
+        w[rows],
+        jnp.where(good.any(), values, -jnp.inf)[rows],
+        slopes[rows],
+        jnp.asarray(_FIRST_STEP),
+        jnp.where(fine, variances, usual),
+        shares,
+        scales,
+        origins,
+        state.iteration,
+    )
 
 
 def _where(condition: Array, yes: Any, no: Any) -> Any:
