@@ -251,12 +251,12 @@ def _at_starts(
         jnp.zeros((num_chains, dim)),
         jnp.zeros(num_chains),
         jnp.zeros((num_chains, dim)),
-        jnp.asarray(_FIRST_STEP),
+        jnp.asarray(np.float64(_FIRST_STEP)),
         jnp.ones(dim),
         tuple(jnp.asarray(share) for share in shares),
         tuple(jnp.ones(block.num) for block in blocks),
         tuple(jnp.zeros(block.num) for block in blocks),
-        jnp.asarray(0),
+        jnp.asarray(np.int64(0)),
     )
     draws = jnp.asarray(np.broadcast_to(points, (_KEPT, num_chains, dim)))
     return _rearranged(log_density, blocks, nothing, draws, jnp.asarray(True))
@@ -312,7 +312,7 @@ def _learning(state: NutsState) -> _Learning:
     from blackjax.adaptation.step_size import dual_averaging_adaptation
 
     fresh, _, _ = dual_averaging_adaptation(_TARGET_ACCEPTANCE)
-    averaging = jax.tree.map(jnp.asarray, fresh(jnp.asarray(state.step_size)))
+    averaging = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), fresh(state.step_size))
     zeros = jnp.zeros_like(state.variances)
     return _Learning(averaging, jnp.zeros(()), zeros, zeros)
 
@@ -438,7 +438,7 @@ def _rearranged(
         middle = block.put(middle, block.take(means))
     found = shares_of(log_density, blocks, middle)
     shares = tuple(jnp.where(begins, *pair) for pair in zip(state.shares, found, strict=True))
-    scales = tuple(block.loc_and_scale(middle)[1] for block in blocks)
+    scales = tuple(jnp.asarray(block.loc_and_scale(middle)[1], float) for block in blocks)
     origins = tuple(block.take(middle) for block in blocks)
     target = Centred(log_density, blocks, shares, scales, origins)
     variances = jnp.var(jax.vmap(target.from_z)(points), axis=0)
@@ -457,7 +457,7 @@ def _rearranged(
         w[rows],
         jnp.where(good.any(), values, -jnp.inf)[rows],
         slopes[rows],
-        jnp.asarray(_FIRST_STEP),
+        jnp.asarray(np.float64(_FIRST_STEP)),
         jnp.where(fine, variances, usual),
         shares,
         scales,
