@@ -89,8 +89,7 @@ class LocationScale(eqx.Module):
         return len(self.columns)
 
     def loc_and_scale(self, z: Array) -> tuple[Array, Array]:
-        """Both at z, of shape (n,); for random walks the locations of the first and of increments.
-        """
+        """Both at z, of shape (n,); of random walks for the first point and the increments."""
         loc, scale = (jnp.asarray(value) for value in self.law(z))
         for name, value in (("loc", loc), ("scale", scale)):
             if value.shape not in ((), (1,), (self.num,)):
@@ -307,15 +306,11 @@ def as_pytree_blocks(blocks: Sequence[LocationScale]) -> tuple[LocationScale, ..
 
 
 @filter_jit_fast_compile
-def _shares_at(
-    log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array
-) -> list[Array]:
+def _shares_at(log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array) -> list[Array]:
     return shares_of(log_density, blocks, z)
 
 
-def shares_of(
-    log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array
-) -> list[Array]:
+def shares_of(log_density: LogDensity, blocks: tuple[LocationScale, ...], z: Array) -> list[Array]:
     """`shares_at`, inside compiled programs."""
     shares: list[Array] = []
     for i, block in reversed(list(enumerate(blocks))):
@@ -324,9 +319,7 @@ def shares_of(
         rest = Centred(log_density, blocks[i + 1 :], shares, scales, origins)
         w = rest.from_z(z)
 
-        def others(
-            effects: Array, block: Any = block, rest: Any = rest, w: Any = w
-        ) -> Array:
+        def others(effects: Array, block: Any = block, rest: Any = rest, w: Any = w) -> Array:
             return rest(block.put(w, effects)) - block.log_law(effects, w)
 
         information = -hessian_diagonal(others, block.take(z))

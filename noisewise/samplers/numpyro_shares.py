@@ -48,7 +48,8 @@ def loc_scale_shares(
 
     >>> import numpyro, numpyro.distributions as dist
     >>> def model(y, sd):
-    ...     mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfNormal(1))
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+    ...     tau = numpyro.sample("tau", dist.HalfNormal(1))
     ...     with numpyro.plate("groups", len(y)):
     ...         e = numpyro.sample("e", dist.Normal(mu, tau))
     ...         numpyro.sample("y", dist.Normal(e, sd), obs=y)
@@ -106,7 +107,7 @@ def _found(key: Array, model: Any, args: Any, kwargs: Any) -> dict[str, np.ndarr
         here, there = (law(jnp.asarray(point)) for point in points[:2])
         if not all(np.allclose(a, b) for a, b in zip(here, there, strict=True)):
             blocks[name] = LocationScale(
-                columns[name], law, log_density=standardised(unwrapped(site["fn"]))
+                tuple(columns[name]), law, log_density=standardised(unwrapped(site["fn"]))
             )
     if not blocks:
         raise InvalidInputError(

@@ -144,12 +144,12 @@ def test_shares_are_those_of_the_formula():
     """
     information = np.geomspace(1e-3, 1e3, 50)
     many = LocationScale(range(1, 51), lambda z: (z[0], 0.5))
-    normal = lambda z: many.log_law(z[1:], z) - 0.5 * jnp.sum(information * z[1:] ** 2)  # noqa: E731
+    normal = lambda z: many.log_law(z[1:], z) - 0.5 * jnp.sum(information * z[1:] ** 2)
     (found,) = shares_at(normal, [many], np.zeros(51))
     assert np.allclose(found, information / (information + 4.0), rtol=1e-9)
     t = dist.StudentT(3.0).log_prob
     heavy = LocationScale(range(1, 4), lambda z: (z[0], 0.5), log_density=t)
-    silent = lambda z: heavy.log_law(z[1:], z)  # noqa: E731
+    silent = lambda z: heavy.log_law(z[1:], z)
     assert shares_at(silent, [heavy], np.zeros(4))[0].max() < 1e-9
     mistaken = LocationScale(range(1, 4), lambda z: (z[0], 0.5))
     assert shares_at(silent, [mistaken], np.zeros(4))[0].min() > 0.2

@@ -37,8 +37,7 @@ class Hierarchy(eqx.Module):
 
 
 def cdfs(effects, sd):
-    """Grids of mean and log spread, and their posterior CDFs by quadrature, effects integrated out.
-    """
+    """Grids of mean and log spread, and their posterior CDFs by quadrature, effects integrated out."""
     mean, log_tau = np.linspace(-40.0, 50.0, 901), np.linspace(-9.0, 6.0, 901)
     variance = sd**2 + np.exp(2.0 * log_tau)[:, None]
     log = np.stack(
@@ -97,8 +96,7 @@ def test_log_densities_are_those_of_the_draws(run):
 
 
 def test_a_run_goes_on_to_the_last_bit():
-    """100 draws and 60 more are 160; a caller who stops keeps what there is, and goes on from it.
-    """
+    """100 draws and 60 more are 160; a caller who stops keeps what there is, and goes on from it."""
     key, settings = jax.random.key(2), {"blocks": [RUBIN], "num_warmup": 60}
     whole = nuts(key, SCHOOLS, START, num_draws=160, **settings)
     told = []
