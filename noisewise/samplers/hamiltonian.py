@@ -83,21 +83,22 @@ class HamiltonianDraws:
     @functools.cached_property
     def r_hat(self) -> float:
         """The largest rank-normalised split R-hat over coordinates (Vehtari et al. 2021)."""
-        return max(self._diagnose("rhat", method="rank"))
+        return max(diagnosed(self.draws, "rhat", method="rank"))
 
     @functools.cached_property
     def effective_size(self) -> float:
         """The smallest bulk effective size over coordinates, all chains together."""
-        return min(self._diagnose("ess", method="bulk"))
+        return min(diagnosed(self.draws, "ess", method="bulk"))
 
-    def _diagnose(self, name: str, **more: Any) -> list[float]:
-        """arviz's diagnostic of each coordinate."""
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            import arviz
 
-            columns = (np.ascontiguousarray(column.T) for column in np.moveaxis(self.draws, 2, 0))
-            return [float(getattr(arviz, name)(column, **more)) for column in columns]
+def diagnosed(draws: Float[np.ndarray, "n c d"], name: str, **more: Any) -> list[float]:
+    """arviz's diagnostic of that name, of each coordinate."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        import arviz
+
+        columns = (np.ascontiguousarray(column.T) for column in np.moveaxis(draws, 2, 0))
+        return [float(getattr(arviz, name)(column, **more)) for column in columns]
 
 
 def hamiltonian(
