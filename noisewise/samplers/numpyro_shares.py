@@ -31,7 +31,8 @@ def loc_scale_shares(
 
     with the information I_j that the data have of effect j, found by a short warm-up (`nuts`).
     Sites are those whose law is Normal, StudentT, Cauchy, Laplace or Gumbel, alone or in plates,
-    expanded or as an event, with a loc or scale that depends on other sites.
+    expanded or as an event, with a loc or scale that depends on other sites. A LogNormal is none:
+    write its logarithm as a site.
 
     Args:
         key: JAX PRNG key.

@@ -64,6 +64,6 @@ def test_numpyros_chains_are_worth_more_by_shares():
             )
         draws = chains.get_samples(group_by_chain=True)
         least = min(float(arviz.ess(np.asarray(draws[name]))) for name in ("mu", "tau"))
-        return least / float(np.sum(chains.get_extra_fields()["num_steps"]))
+        return least / float(np.asarray(chains.get_extra_fields()["num_steps"]).sum())
 
     assert worth(shares["e"]) > 0.8 * max(worth(1.0), worth(0.0))
