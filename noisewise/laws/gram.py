@@ -73,7 +73,7 @@ def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def points_and_weights(
     length: Int[Array, "*batch"] | Float[Array, "*batch"],
-) -> tuple[Float[Array, m *batch], Float[Array, m *batch]]:
+) -> tuple[Float[Array, "*batch m"], Float[Array, "*batch m"]]:
     """The rules of whole lengths, which may be traced: points in 0, ..., length - 1, and weights;
     those of length 0 are 0.
 
@@ -81,18 +81,19 @@ def points_and_weights(
         length: Numbers of terms, whole, shape (...).
 
     Returns:
-        Two arrays of shape (16, ...).
+        Two arrays of shape (..., 16).
     """
     points, weights, coefficients = (jnp.asarray(table) for table in _tables())
     length = jnp.asarray(length, dtype=jnp.float64)
     place = jnp.clip(length, 0, _TABULATED - 1).astype(int)
+    length = length[..., None]
     u = (_TABULATED / jnp.maximum(length, _TABULATED)) ** 2
-    scaled = jnp.zeros((2, NUM_POINTS, *length.shape))
-    for coefficient in coefficients:
-        scaled = scaled * u + coefficient.reshape(2, NUM_POINTS, *(1,) * length.ndim)
+    scaled_points, shares = jnp.zeros(NUM_POINTS), jnp.zeros(NUM_POINTS)
+    for point, share in coefficients:
+        scaled_points, shares = scaled_points * u + point, shares * u + share
     is_short = length < _TABULATED
-    long_points = 0.5 * (length - 1.0) + length * scaled[0]
+    long_points = 0.5 * (length - 1.0) + length * scaled_points
     return (
-        jnp.where(is_short, jnp.moveaxis(points[place], -1, 0), long_points),
-        jnp.where(is_short, jnp.moveaxis(weights[place], -1, 0), length * scaled[1]),
+        jnp.where(is_short, points[place], long_points),
+        jnp.where(is_short, weights[place], length * shares),
     )

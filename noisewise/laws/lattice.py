@@ -2,12 +2,12 @@ r"""Sums over a confidential count:  log p(y) = log sum_s f(s) eta(y | s),  s wh
 
 Two rules, whose number of points depends neither on counts nor on noise:
 
-- `EvenRule`, where law and noise are smooth: points in equal steps h over the window. For h = 1 the sum
-  is exact; where the window is wider, h is at most .45 of the sd w of the summand, and the error
-  exp(-2 pi^2 (w/h)^2) is far below 1e-16.
-- `PanelRule`, where the noise has a kink (at y, as Laplace noise has) or the law is steep at an end of
-  its support: the window is cut at the kink, and each side into panels that are summed by `gram`'s
-  rules, one by one where there are few numbers, else by 16 points per panel.
+- `EvenRule`, where law and noise are smooth: points in equal steps h over the window. For h = 1 the
+  sum is exact; where the window is wider, h is at most .45 of the sd w of the summand, and the
+  error exp(-2 pi^2 (w/h)^2) is far below 1e-16.
+- `PanelRule`, where the noise has a kink (at y, as Laplace noise has) or the law is steep at an end
+  of its support: the window is cut at the kink, and each side into panels that are summed by
+  `gram`'s rules, one by one where there are few numbers, else by 16 points per panel.
 
 Derivatives pass through the points, which are constants:
 
@@ -25,11 +25,11 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.laws.gram import NUM_POINTS, points_and_weights
-from noisewise.laws.windows import Log, Window, at_row, best_row
+from noisewise.laws.windows import Log, Window, at_all, best, pick
 
 EVEN_POINTS = 64
-"""Points in equal steps: a window of 18 sds of the summand, found to an eighth, has steps of at most
-.33 sds.
+"""Points in equal steps: a window of 18 sds of the summand, found to an eighth, has steps of at
+most .33 sds.
 """
 PANELS = 4
 """Panels on each side of a kink: a side of a normal summand, 9 sds long, gives each 2.3 of them,
@@ -42,12 +42,13 @@ class EvenRule:
     """Points in equal steps over the window."""
 
     def points(self, window: Window, kink: Array) -> tuple[Array, Array]:
-        """Points and the logs of their weights, shape (m, *batch)."""
+        """Points and the logs of their weights, shape (*batch, m)."""
         del kink
-        step = jnp.maximum(1.0, (window.high - window.low) / (EVEN_POINTS - 1))
-        numbers = jnp.arange(EVEN_POINTS).reshape(-1, *(1,) * step.ndim)
-        points = window.low + numbers * step
-        weights = jnp.where(points <= window.high + 0.5, jnp.log(step), -jnp.inf)
+        step = jnp.maximum(1.0, (window.high - window.low) / (EVEN_POINTS - 1))[..., None]
+        points = window.low[..., None] + jnp.arange(EVEN_POINTS) * step
+        inside = points <= window.high[..., None] + 0.5
+        points = jnp.where(inside, points, window.high[..., None])
+        weights = jnp.where(inside, jnp.log(step), -jnp.inf)
         return points, jnp.broadcast_to(weights, points.shape)
 
 
@@ -63,46 +64,53 @@ class PanelRule:
     doublings: int = 0
 
     def points(self, window: Window, kink: Array) -> tuple[Array, Array]:
-        """Points and the logs of their weights, shape (m, *batch)."""
+        """Points and the logs of their weights, shape (*batch, m)."""
         starts, lengths = self.panels(window, kink)
         points, weights = points_and_weights(lengths)
-        shape = (-1, *lengths.shape[1:])
+        shape = (*lengths.shape[:-1], -1)
         positive = weights > 0.0
         log_weights = jnp.where(positive, jnp.log(jnp.where(positive, weights, 1.0)), -jnp.inf)
-        return (starts + points).reshape(shape), log_weights.reshape(shape)
+        return (starts[..., None] + points).reshape(shape), log_weights.reshape(shape)
 
     def panels(self, window: Window, kink: Array) -> tuple[Array, Array]:
-        """The first number of each panel, and how many it has, shape (p, *batch)."""
+        """The first number of each panel, and how many it has, shape (*batch, p)."""
         cut = jnp.clip(jnp.ceil(kink), window.low, window.high + 1.0)
         left = self._side(window.low, cut - window.low)
         right = self._side(cut, window.high + 1.0 - cut)
         starts, lengths = zip(left, right, strict=True)
-        return jnp.concatenate(starts), jnp.concatenate(lengths)
+        return jnp.concatenate(starts, axis=-1), jnp.concatenate(lengths, axis=-1)
 
     def _side(self, start: Array, total: Array) -> tuple[Array, Array]:
         """Panels that cover `total` numbers from `start` on."""
-        numbers = jnp.arange(1, PANELS + 1).reshape(-1, *(1,) * total.ndim)
+        numbers, total = jnp.arange(1, PANELS + 1), total[..., None]
         if not self.doublings:
             ends = jnp.floor(total * numbers / PANELS)
         else:
             half = jnp.ceil(total / 2)
             sizes = NUM_POINTS * 2.0 ** jnp.arange(self.doublings)
-            graded = jnp.cumsum(sizes).reshape(-1, *(1,) * total.ndim)
+            graded = jnp.cumsum(sizes)
             most = jnp.ceil(half / PANELS)
             first = jnp.minimum(graded, half - jnp.minimum(most, half))
-            rest = first[-1] + jnp.floor((half - first[-1]) * numbers / PANELS)
-            ends = jnp.concatenate([first, rest])
-            mirrored = total - jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])[::-1]
-            ends = jnp.concatenate([ends, jnp.maximum(mirrored, half)])
-        begins = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])
-        return start + begins, ends - begins
+            begin = first[..., -1:]
+            rest = begin + jnp.floor((half - begin) * numbers / PANELS)
+            ends = jnp.concatenate([first, rest], axis=-1)
+            mirrored = (total - _begins(ends))[..., ::-1]
+            ends = jnp.concatenate([ends, jnp.maximum(mirrored, half)], axis=-1)
+        begins = _begins(ends)
+        return start[..., None] + begins, ends - begins
+
+
+def _begins(ends: Array) -> Array:
+    """Where panels begin that end there, the first one at 0."""
+    return jnp.concatenate([jnp.zeros_like(ends[..., :1]), ends[..., :-1]], axis=-1)
 
 
 def log_sum(log: Log, points: Array, log_weights: Array) -> Float[Array, "*batch"]:
-    """log sum_m w_m exp(log(s_m)) over points (m, *batch)."""
-    possible = log_weights > -jnp.inf
-    values = jnp.where(possible, log(points) + jnp.where(possible, log_weights, 0.0), -jnp.inf)
-    return logsumexp(values, axis=0)
+    """log sum_m w_m exp(log(s_m)) over points (*batch, m)."""
+    values = at_all(log, points) + log_weights
+    top = jax.lax.stop_gradient(values.max(axis=-1))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    return top + jnp.log(jnp.exp(values - top[..., None]).sum(axis=-1))
 
 
 def draw(key: Array, log: Log, window: Window, kink: Array) -> Float[Array, "*batch"]:
@@ -115,10 +123,9 @@ def draw(key: Array, log: Log, window: Window, kink: Array) -> Float[Array, "*ba
     def narrower(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         key, start, length = state
         key, own = jax.random.split(key)
-        parts = jnp.arange(1, NUM_POINTS + 1).reshape(-1, *(1,) * start.ndim) / NUM_POINTS
-        ends = jnp.floor(length * parts)
-        begins = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])
-        return key, *_chosen(own, log, start + begins, ends - begins)
+        ends = jnp.floor(length[..., None] * jnp.arange(1, NUM_POINTS + 1) / NUM_POINTS)
+        begins = _begins(ends)
+        return key, *_chosen(own, log, start[..., None] + begins, ends - begins)
 
     first, rest = jax.random.split(key)
     panels = PanelRule(_FINE).panels(window, kink)
@@ -136,8 +143,8 @@ end to end.
 def _chosen(key: Array, log: Log, starts: Array, lengths: Array) -> tuple[Array, Array]:
     """One of the panels of each cell, drawn by its sum."""
     points, weights = points_and_weights(lengths)
-    flat = (starts + points).reshape(-1, *lengths.shape[1:])
-    values = jnp.where(weights > 0.0, log(flat).reshape(points.shape), -jnp.inf)
-    sums = logsumexp(values, b=weights, axis=0)
-    which = best_row(sums + jax.random.gumbel(key, sums.shape, sums.dtype))
-    return at_row(starts, which), at_row(lengths, which)
+    flat = (starts[..., None] + points).reshape(*lengths.shape[:-1], -1)
+    values = jnp.where(weights > 0.0, at_all(log, flat).reshape(points.shape), -jnp.inf)
+    sums = logsumexp(values, b=weights, axis=-1)
+    which = best(sums + jax.random.gumbel(key, sums.shape, sums.dtype))
+    return pick(starts, which), pick(lengths, which)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,10 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, describe, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.routes import AbstractRoute, route_of
 from noisewise.mechanisms.base import AbstractMechanism
 
@@ -30,10 +33,10 @@ class Privatized(dist.Distribution):
 
     Routes, by the types of law and mechanism:
 
-    - counts (Poisson, binomial, negative binomial, geometric, beta-binomial, zero-inflated, uniform,
-      categories) through any mechanism of independent columns: a sum over a fixed number of points
-      around the mode of the summand, 1e-11 of |log p| (relative) for Poisson, binomial and negative
-      binomial laws up to counts of 1e9. The cost depends neither on counts nor on noise;
+    - counts (Poisson, binomial, negative binomial, geometric, beta-binomial, zero-inflated,
+      uniform, categories) through any mechanism of independent columns: a sum over a fixed number
+      of points around the mode of the summand, right to 1e-11 of |log p| for Poisson, binomial and
+      negative binomial laws up to counts of 1e9. The cost depends neither on counts nor on noise;
     - normal laws with Gaussian or Laplace noise, multivariate normal laws with Gaussian noise:
       closed forms;
     - thresholds, clamps, exact cells, rounding and cells of different mechanisms as the mechanism
@@ -51,10 +54,10 @@ class Privatized(dist.Distribution):
     >>> noise = nw.mechanisms.DiscreteLaplace(scale=2.0)
     >>> law = Privatized(dist.Poisson(jnp.array([10.0, 1e9])), noise)
     >>> law.log_prob(np.array([12.0, 1e9 + 1e5])).round(3).tolist()
-    [-2.463, -16.281]
+    [-2.484, -16.28]
     """
 
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: ClassVar[dict[str, Any]] = {}
     pytree_data_fields = ("law", "mechanism")
 
     def __init__(
@@ -91,10 +94,7 @@ class Privatized(dist.Distribution):
         Args:
             value: Released numbers, of shape batch + event; NaN where a cell is absent.
         """
-        with jax.enable_x64(True):
-            route = route_of(jax.tree.map(_float64, self.law), self.mechanism)
-            found = route.log_prob(_float64(value))
-        return _default_float(found)
+        return self._compute(_log_prob, value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Released values: s from the law, and the mechanism's noise.
@@ -107,7 +107,7 @@ class Privatized(dist.Distribution):
         with jax.enable_x64(True):
             s = _float64(self.law.sample(first, sample_shape))
             found = self.mechanism.sample(second, s if s.ndim else s[None])
-            return _default_float(jnp.asarray(found).reshape(s.shape))
+        return _default_float(jnp.asarray(found).reshape(s.shape))
 
     def confidential(self, key: Array, value: Any) -> Array:
         """A draw of s given what was released.
@@ -116,9 +116,16 @@ class Privatized(dist.Distribution):
             key: JAX PRNG key.
             value: Released numbers, of shape batch + event.
         """
+        return self._compute(functools.partial(_confidential, as_key(key)), value)
+
+    def _compute(self, program: Any, value: Any) -> Array:
+        """A program of law, mechanism, value and plan, in float64."""
         with jax.enable_x64(True):
-            route = route_of(jax.tree.map(_float64, self.law), self.mechanism)
-            found = route.confidential(as_key(key), _float64(value))
+            value = _float64(value)
+            cells = value if value.ndim else value[None]
+            plan = plan_for(self.mechanism, cells)
+            law = jax.tree.map(_float64, self.law)
+            found = program(law, self.mechanism, value, plan)
         return _default_float(found)
 
     def expand(self, batch_shape: tuple[int, ...]) -> Privatized:
@@ -140,6 +147,20 @@ class Privatized(dist.Distribution):
         return self.law.mean
 
 
+@jit_fast_compile(static_argnums=3)
+def _log_prob(
+    law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
+) -> Array:
+    return route_of(law, mechanism, plan).log_prob(value)
+
+
+@jit_fast_compile(static_argnums=4)
+def _confidential(
+    key: Array, law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
+) -> Array:
+    return route_of(law, mechanism, plan).confidential(key, value)
+
+
 class _Released(constraints.Constraint):
     """What a mechanism may release."""
 
@@ -147,7 +168,7 @@ class _Released(constraints.Constraint):
         self.mechanism, self._event_dim = mechanism, event_dim
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return self._event_dim
 
     def __call__(self, x: Any) -> Any:

@@ -14,11 +14,13 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.laws.closed_forms import log_normal_through_laplace
-from noisewise.laws.counts import CountSum
+from noisewise.laws.counts import CountSum, Plan
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.gaussian import Gaussian
 from noisewise.mechanisms.laplace import Laplace
 from noisewise.mechanisms.law import Capability
+
+_NO_PLAN = Plan()
 
 
 class AbstractRoute(abc.ABC):
@@ -27,10 +29,13 @@ class AbstractRoute(abc.ABC):
     Args:
         law: The law of s, its parameters in float64 where densities are asked for.
         mechanism: The mechanism.
+        plan: What is known of sizes, for sums over counts.
     """
 
-    def __init__(self, law: dist.Distribution, mechanism: AbstractMechanism) -> None:
-        self.law, self.mechanism = law, mechanism
+    def __init__(
+        self, law: dist.Distribution, mechanism: AbstractMechanism, plan: Plan = _NO_PLAN
+    ) -> None:
+        self.law, self.mechanism, self.plan = law, mechanism, plan
 
     @classmethod
     @abc.abstractmethod
@@ -88,10 +93,10 @@ class CountRoute(AbstractCellRoute):
         cells, shape = self._cells(y)
         atom = _zero_inflated(self.law)
         if atom is None:
-            return CountSum(self.law, self.mechanism, cells).log_prob().reshape(shape)
+            return CountSum(self.law, self.mechanism, cells, self.plan).log_prob().reshape(shape)
         gate, base = atom
         at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells))
-        rest = CountSum(base, self.mechanism, cells).log_prob()
+        rest = CountSum(base, self.mechanism, cells, self.plan).log_prob()
         both = jnp.logaddexp(jnp.log(gate) + at_zero, jnp.log1p(-gate) + rest)
         return both.reshape(shape)
 
@@ -99,11 +104,15 @@ class CountRoute(AbstractCellRoute):
         cells, shape = self._cells(y)
         atom = _zero_inflated(self.law)
         if atom is None:
-            return CountSum(self.law, self.mechanism, cells).confidential(key).reshape(shape)
+            return (
+                CountSum(self.law, self.mechanism, cells, self.plan)
+                .confidential(key)
+                .reshape(shape)
+            )
         gate, base = atom
         which, rest = jax.random.split(key)
         at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells)) + jnp.log(gate)
-        others = CountSum(base, self.mechanism, cells)
+        others = CountSum(base, self.mechanism, cells, self.plan)
         odds = at_zero - (jnp.log1p(-gate) + others.log_prob())
         is_zero = jax.random.bernoulli(which, jax.nn.sigmoid(odds))
         return jnp.where(is_zero, 0.0, others.confidential(rest)).reshape(shape)
@@ -119,13 +128,13 @@ class NormalRoute(AbstractCellRoute):
         )
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
-        law, scale = _unexpanded(self.law), jnp.asarray(self.mechanism.scale, dtype=jnp.float64)
+        law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
         if isinstance(self.mechanism, Gaussian):
             return dist.Normal(law.loc, jnp.hypot(law.scale, scale)).log_prob(y)
         return log_normal_through_laplace(law.loc, law.scale, scale, y)
 
     def confidential(self, key: Array, y: Array) -> Array:
-        law, scale = _unexpanded(self.law), jnp.asarray(self.mechanism.scale, dtype=jnp.float64)
+        law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
         if isinstance(self.mechanism, Gaussian):
             share = law.scale**2 / (law.scale**2 + scale**2)
             centre = law.loc + share * (y - law.loc)
@@ -144,7 +153,7 @@ class MultivariateNormalRoute(AbstractRoute):
 
     def _noise(self) -> Array:
         width = self.law.event_shape[0]
-        return jnp.broadcast_to(jnp.asarray(self.mechanism.scale, jnp.float64) ** 2, (width,))
+        return jnp.broadcast_to(_scale_of(self.mechanism) ** 2, (width,))
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         covariance = self.law.covariance_matrix + jnp.diag(self._noise())
@@ -172,7 +181,7 @@ class IndependentRoute(AbstractRoute):
         )
 
     def _inner(self) -> AbstractRoute:
-        return route_of(self.law.base_dist, self.mechanism)
+        return route_of(self.law.base_dist, self.mechanism, self.plan)
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         return self._inner().log_prob(y).sum(-1)
@@ -189,7 +198,9 @@ ROUTES: tuple[type[AbstractRoute], ...] = (
 )
 
 
-def route_of(law: dist.Distribution, mechanism: AbstractMechanism) -> AbstractRoute:
+def route_of(
+    law: dist.Distribution, mechanism: AbstractMechanism, plan: Plan = _NO_PLAN
+) -> AbstractRoute:
     """The route of a law and a mechanism.
 
     Raises:
@@ -203,11 +214,15 @@ def route_of(law: dist.Distribution, mechanism: AbstractMechanism) -> AbstractRo
             " Gaussian and Laplace noise, multivariate normal ones through Gaussian noise. With"
             " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
         )
-    return found(law, mechanism)
+    return found(law, mechanism, plan)
 
 
 def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
     return next((route for route in ROUTES if route.serves(law, mechanism)), None)
+
+
+def _scale_of(mechanism: Any) -> Array:
+    return jnp.asarray(mechanism.scale, dtype=jnp.float64)
 
 
 def _name(law: dist.Distribution) -> str:
@@ -219,13 +234,11 @@ def _unexpanded(law: Any) -> Any:
     if not isinstance(law, dist.ExpandedDistribution):
         return law
     base = _unexpanded(law.base_dist)
-    names = base.pytree_data_fields or ()
     if not isinstance(base, dist.Normal):
         return base
-    shape = law.batch_shape
-    parts = {name: jnp.broadcast_to(getattr(base, name), shape) for name in ("loc", "scale")}
-    del names
-    return dist.Normal(**parts)
+    return dist.Normal(
+        *(jnp.broadcast_to(part, law.batch_shape) for part in (base.loc, base.scale))
+    )
 
 
 def _zero_inflated(law: Any) -> tuple[Array, dist.Distribution] | None:

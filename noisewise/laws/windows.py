@@ -14,7 +14,7 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array
 
 Log = Callable[[Array], Array]
-"""s (m, *batch) -> log of a density or probability, (m, *batch)."""
+"""s (*batch) -> log of a density or probability, (*batch)."""
 
 NEGLIGIBLE = 40.0
 """Fall of the log below its maximum where a window ends: e^-40 = 4e-18 is less than what float64
@@ -56,7 +56,7 @@ def window(
     """The whole numbers around the maximum of a unimodal function, down to e^-40 of it.
 
     Args:
-        log: The function's log, of whole numbers (m, *batch).
+        log: The function's log, of one whole number for each cell.
         bracket: Ends between which the maximum is.
         bounds: Ends of the support, which may be infinite.
         peak: A place that is tried in any case, such as the only one where the function is
@@ -64,47 +64,55 @@ def window(
         abrupt: Whether the function may end abruptly, so that near ends must be exact.
     """
     mode = _maximum(log, *map(jnp.round, bracket))
-    both = jnp.stack([mode, jnp.clip(jnp.round(peak), *bounds)])
-    values = log(both)
-    mode, top = at_row(both, best_row(values)), values.max(axis=0)
-    least = top - NEGLIGIBLE
+    tried = jnp.clip(jnp.round(peak), *bounds)
+    here, there = log(mode), log(tried)
+    mode, least = jnp.where(there > here, tried, mode), jnp.maximum(here, there) - NEGLIGIBLE
     low, high = (
         _end(log, mode, least, end, sign, abrupt) for end, sign in zip(bounds, (-1, 1), strict=True)
     )
     return Window(low, high)
 
 
-def best_row(values: Float[Array, m *batch]) -> Float[Array, "*batch"]:
-    """The number of the first row with the largest value. (argmax does not compile for float64
-    where the caller's own program has JAX's flag off.)
+def at_all(log: Log, points: Float[Array, "*batch m"]) -> Float[Array, "*batch m"]:
+    """The function at several points of each cell. They are the last axis, along which sums are
+    fast.
     """
-    numbers = jnp.arange(len(values), dtype=values.dtype).reshape(-1, *(1,) * (values.ndim - 1))
-    return jnp.where(values == values.max(axis=0), numbers, len(values) - 1.0).min(axis=0)
+    return jax.vmap(log, in_axes=-1, out_axes=-1)(points)
 
 
-def at_row(rows: Float[Array, m *batch], place: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """The entries of the rows of these numbers."""
-    numbers = jnp.arange(len(rows), dtype=place.dtype).reshape(-1, *(1,) * place.ndim)
-    return jnp.where(numbers == place, rows, 0.0).sum(axis=0)
+def best(values: Float[Array, "*batch m"]) -> Float[Array, "*batch"]:
+    """The place of the first largest value. (argmax does not compile for float64 where the caller's
+    own program has JAX's flag off.)
+    """
+    size = values.shape[-1]
+    places = jnp.arange(size, dtype=values.dtype)
+    is_largest = values == values.max(axis=-1, keepdims=True)
+    return jnp.where(is_largest, places, size - 1.0).min(axis=-1)
+
+
+def pick(values: Float[Array, "*batch m"], place: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """The values at these places."""
+    places = jnp.arange(values.shape[-1], dtype=place.dtype)
+    return jnp.where(places == place[..., None], values, 0.0).sum(axis=-1)
 
 
 def _maximum(log: Log, low: Array, high: Array) -> Array:
     """The place of the maximum in a bracket: the best point of a grid, and what lies beside it,
     again and again.
     """
-    shares = jnp.linspace(0.0, 1.0, _GRID).reshape(-1, *(1,) * low.ndim)
+    shares = jnp.linspace(0.0, 1.0, _GRID)
     wide = jnp.ones_like(low, dtype=bool)
 
     def narrower(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, ...]:
         low, high, _, _, step = state
-        points = jnp.round(low + shares * (high - low))
-        values = log(points)
-        best = best_row(values)
-        left, right = jnp.maximum(best - 1.0, 0.0), jnp.minimum(best + 1.0, _GRID - 1.0)
-        beside = jnp.minimum(at_row(values, left), at_row(values, right))
-        low, high = at_row(points, left), at_row(points, right)
-        is_wide = (high - low > 2.0) & ~(at_row(values, best) - beside < _NEAR)
-        return low, high, at_row(points, best), is_wide, step + 1
+        points = jnp.round(low[..., None] + shares * (high - low)[..., None])
+        values = at_all(log, points)
+        place = best(values)
+        left, right = jnp.maximum(place - 1.0, 0.0), jnp.minimum(place + 1.0, _GRID - 1.0)
+        beside = jnp.minimum(pick(values, left), pick(values, right))
+        low, high = pick(points, left), pick(points, right)
+        is_wide = (high - low > 2.0) & ~(pick(values, place) - beside < _NEAR)
+        return low, high, pick(points, place), is_wide, step + 1
 
     def goes_on(state: tuple[Array, ...]) -> Array:
         return state[3].any() & (state[4] < _MAX_STEPS)
@@ -124,7 +132,7 @@ def _end(log: Log, mode: Array, least: Array, bound: Array, sign: int, abrupt: b
 
     def is_inside(reach: Array) -> Array:
         there = place(reach)
-        return (log(there[None])[0] > least) & (there != bound)
+        return (log(there) > least) & (there != bound)
 
     def is_coarse(inner: Array, outer: Array) -> Array:
         fine = jnp.where(outer <= _ABRUPT, 1.0, _TIGHT * outer) if abrupt else _TIGHT * outer
