@@ -44,20 +44,22 @@ def infer(
     These routes are tried in order. The search ends with the first answer that reaches the target,
     or with the best one when a budget is spent.
 
-    1. no density: the mechanism has no density. Runs `PrivatePosteriorEstimation`; evidence:
+    1. known law: the simulator is a `StatisticLaw` whose sum with the noise is known. Runs
+       `MarginalNUTS`; evidence: R-hat, effective size and divergences.
+    2. no density: the mechanism has no density. Runs `PrivatePosteriorEstimation`; evidence:
        none, `report.exact` is False.
-    2. known records: records are independent and the query sums over them. Runs
+    3. known records: records are independent and the query sums over them. Runs
        `DataAugmentationMCMC`, else `ExactSMC`; evidence: R-hat and effective size.
-    3. weighted prior: any simulator; sufficient where the noise hides most of the data. Runs
+    4. weighted prior: any simulator; sufficient where the noise hides most of the data. Runs
        `ImportanceSampling` from the prior; evidence: the weights.
-    4. adapted importance: at most 6 free parameters. Runs independent searches, then
+    5. adapted importance: at most 6 free parameters. Runs independent searches, then
        `ImportanceSampling` from a law fitted to what they found; evidence: separate weighted draws,
        and what the searches agree on.
-    5. particles alone: the mechanism's noise cannot be simulated. Runs `ExactSMC`; evidence:
+    6. particles alone: the mechanism's noise cannot be simulated. Runs `ExactSMC`; evidence:
        R-hat and effective size.
-    6. particles first: the prior hardly predicts the observation. Runs `ExactSMC`, with a third
+    7. particles first: the prior hardly predicts the observation. Runs `ExactSMC`, with a third
        of the simulations left; evidence: R-hat and effective size.
-    7. learnt and corrected: any other simulator. Runs rounds of `PrivatePosteriorEstimation`,
+    8. learnt and corrected: any other simulator. Runs rounds of `PrivatePosteriorEstimation`,
        until simulations drawn from it and weighted reach the target; evidence: `certify`.
 
     `posterior.report` says what was done and what the answer is worth. Read `report.exact` and

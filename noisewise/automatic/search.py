@@ -45,6 +45,7 @@ class Use(enum.IntEnum):
     NO_DENSITY = 6
     OBSERVATION = 7
     ADAPTED = 8
+    KNOWN_LAW = 9
 
 
 @dataclasses.dataclass

@@ -94,6 +94,13 @@ METHODS = (
         "Rejection: simulate from the prior and keep what agrees with the observation.",
     ),
     Row(
+        "nuts",
+        "MarginalNUTS",
+        "marginal.marginal_nuts",
+        (_DENSITY,),
+        "No-U-turn chains on the exact law of what was released.",
+    ),
+    Row(
         "rnpe",
         "RobustPosteriorEstimation",
         "learned.robust.robust_posterior_estimation",

@@ -23,7 +23,7 @@ from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query
-from noisewise.simulators import AbstractSimulator, Faults
+from noisewise.simulators import AbstractSimulator, Faults, StatisticLaw
 from noisewise.simulators.completed import CompletedSimulator
 
 NUM_PRIOR_DRAWS = 1000
@@ -45,7 +45,8 @@ class PrivateModel:
         prior: The law of theta.
         simulator: Draws a database x given theta.
         query: The statistic of a database; a bare function x -> s or the description of a query
-            that a release holds will also do.
+            that a release holds will also do. A `StatisticLaw` needs none; one that is given tells
+            names, width and sensitivity, and is not applied.
         mechanism: The noise that turns s into s_dp.
         neighbours: Between which databases the mechanism's sensitivity is stated; None for those
             that it carries.
@@ -81,13 +82,16 @@ class PrivateModel:
 
     prior: Prior
     simulator: AbstractSimulator
-    query: AbstractQuery
+    query: AbstractQuery = None  # type: ignore[assignment]
     mechanism: AbstractMechanism
     neighbours: AbstractNeighbours | None = None
     derived: Mapping[str, Callable[[Array], Array]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.query is None and isinstance(self.simulator, StatisticLaw):
+            object.__setattr__(self, "query", as_query(_itself))
         check_stages(vars(self))
+        object.__setattr__(self, "simulator", self.simulator.named_by(self.prior.layout))
         query = (
             queries.from_spec(dict(self.query))
             if isinstance(self.query, Mapping)
@@ -376,3 +380,8 @@ class PrivateModel:
             raise InvalidInputError(
                 f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}."
             )
+
+
+def _itself(s: Array) -> Array:
+    """The query of a simulator that draws the statistic."""
+    return s

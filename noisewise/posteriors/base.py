@@ -76,6 +76,13 @@ class AbstractPosterior(abc.ABC):
             )
 
     @property
+    def confidential_statistics(self) -> Float[np.ndarray, "n k"] | None:
+        """Draws of the confidential statistic given what was released, row by row with `theta`;
+        None where the method has none.
+        """
+        return self.statistics
+
+    @property
     @abc.abstractmethod
     def weights(self) -> Float[np.ndarray, " n"]:
         """The weight of each draw, shape (n,), summing to 1."""

@@ -168,6 +168,16 @@ class Prior:
         )
 
     @property
+    def layout(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The names with the shapes of their entries, in the order of theta."""
+        return tuple((site.name, site.shape) for site in self._sites)
+
+    @property
+    def sites(self) -> Sites:
+        """The places of the names in theta and in z."""
+        return self._sites
+
+    @property
     def dependent(self) -> tuple[str, ...]:
         """The names whose laws are functions of others."""
         return tuple(law.name for law in self._functions())
@@ -383,7 +393,7 @@ class Prior:
             return Prior({name: law_from_spec(law) for name, law in spec.items()})
 
     def __eq__(self, other: object) -> bool:
-        return (
+        return self is other or (
             isinstance(other, Prior)
             and self._functions() == other._functions()
             and self.fingerprint() == other.fingerprint()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noisewise.simulators.python_simulator import PythonSimulator
     from noisewise.simulators.record_model import AbstractRecordModel
     from noisewise.simulators.sir import SIR
+    from noisewise.simulators.statistic_law import StatisticLaw
     from noisewise.simulators.workers import Workers
 
 _NAMES = {
@@ -32,6 +33,7 @@ _NAMES = {
     "NormalRecords": "noisewise.simulators.normal_records",
     "PythonSimulator": "noisewise.simulators.python_simulator",
     "SIR": "noisewise.simulators.sir",
+    "StatisticLaw": "noisewise.simulators.statistic_law",
     "Workers": "noisewise.simulators.workers",
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "LogLinear",
     "NormalRecords",
     "PythonSimulator",
+    "StatisticLaw",
     "Workers",
 ]
 

@@ -25,6 +25,7 @@ from noisewise._core.arrays import Array, as_float64, describe, in_float64, inte
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators._keys import RowKeys, row_keys
 from noisewise.simulators.faults import Faults
+from noisewise.simulators.named import Layout
 
 Query = Callable[[Any], Any]
 """x -> s: one database to one vector."""
@@ -156,6 +157,16 @@ class AbstractSimulator(abc.ABC):
         """
         keys, theta, execution = _checked(key, theta, Execution(executor, batch_size))
         return self._simulate(keys, theta, execution)
+
+    def named_by(self, layout: Layout) -> AbstractSimulator:
+        """The same simulator where parameters are called so: simulators that read them by name need
+        it, and models give it.
+
+        Args:
+            layout: Names with the shapes of their entries, in the order of theta.
+        """
+        del layout
+        return self
 
     @final
     def statistic_width(self, key: Array, theta: Float[Array, "n d"], query: Query) -> int:

@@ -14,6 +14,7 @@ from noisewise.errors import InvalidTypeError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
+from noisewise.simulators.named import ByName, Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,8 @@ class JaxSimulator(AbstractSimulator):
         fn: Function of a JAX key and one parameter vector (d,) that returns one database, any
             pytree of arrays.
         deterministic: Whether fn uses no randomness, as a differential equation does.
+        named: Whether fn gets parameters by name, as `theta["rate"]`, in the shapes that they have
+            in the prior of a model; `theta.array` is the vector.
 
     Raises:
         InvalidTypeError: If fn cannot be called as fn(key, theta).
@@ -53,9 +56,11 @@ class JaxSimulator(AbstractSimulator):
         [[-0.973], [1.007]]
     """
 
-    fn: Callable[[Array, Array], Any]
+    fn: Callable[[Array, Any], Any]
     _: dataclasses.KW_ONLY
     deterministic: bool = False
+    named: bool = False
+    layout: Layout | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
@@ -66,26 +71,36 @@ class JaxSimulator(AbstractSimulator):
             raise InvalidTypeError(
                 f"deterministic must be True or False, got {describe(self.deterministic)}."
             )
+        if not isinstance(self.named, bool):
+            raise InvalidTypeError(f"named must be True or False, got {describe(self.named)}.")
         check_call(self.fn, "fn(key, theta)", "key", "theta")
+
+    def named_by(self, layout: Layout) -> JaxSimulator:
+        return dataclasses.replace(self, layout=layout) if self.named else self
+
+    @property
+    def _of_vector(self) -> Callable[[Array, Array], Any]:
+        """The function of a key and a parameter vector."""
+        return ByName(self.fn, self.layout) if self.named else self.fn
 
     def _statistics(
         self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
     ) -> np.ndarray:
         x = self._shapes(keys, theta)
         _compiled.statistic_shape(query, x)
-        parts, nbytes = (self.fn, query), _compiled.nbytes(x)
+        parts, nbytes = (self._of_vector, query), _compiled.nbytes(x)
         return _compiled.run(_statistic, parts, keys, theta, nbytes).astype(np.float64)
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
         nbytes = _compiled.nbytes(self._shapes(keys, theta))
-        return _compiled.run(_database, (self.fn,), keys, theta, nbytes)
+        return _compiled.run(_database, (self._of_vector,), keys, theta, nbytes)
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         return _compiled.statistic_shape(query, self._shapes(keys, theta)).shape[0]
 
     def _shapes(self, keys: RowKeys, theta: np.ndarray) -> Any:
         checks: dict[str, Any] = {"what": "The simulator", "deterministic": self.deterministic}
-        return _compiled.checked_shapes(_database, (self.fn,), keys, theta, **checks)
+        return _compiled.checked_shapes(_database, (self._of_vector,), keys, theta, **checks)
 
 
 def _database(fn: Callable[[Array, Array], Any]) -> _compiled.One:

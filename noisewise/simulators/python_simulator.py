@@ -17,6 +17,7 @@ from noisewise.simulators._worker import RAISED, Failure, is_nan
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
 from noisewise.simulators.dispatch import Batches
 from noisewise.simulators.faults import FIRST_SIMULATIONS, Faults
+from noisewise.simulators.named import ByName, Layout
 
 _MAX_LOST_BATCHES = 8
 """Batches lost with their workers before their simulations are run alone, to find those to blame:
@@ -58,6 +59,8 @@ class PythonSimulator(AbstractSimulator):
             It returns one database, any object.
         timeout: Seconds that one simulation may take; None for no limit.
         max_failed: Fraction of simulations that an inference may drop, in [0, 1).
+        named: Whether fn gets parameters by name, as `theta["rate"]`, in the shapes that they have
+            in the prior of a model; `theta.array` is the vector.
 
     Raises:
         InvalidTypeError: If fn cannot be called as fn(rng, theta).
@@ -74,9 +77,11 @@ class PythonSimulator(AbstractSimulator):
         [[-1.01, 1.06], [1.16, 1.01]]
     """
 
-    fn: Callable[[np.random.Generator, np.ndarray], Any]
+    fn: Callable[[np.random.Generator, Any], Any]
     timeout: float | None = dataclasses.field(default=None, kw_only=True)
     max_failed: float = dataclasses.field(default=0.05, kw_only=True)
+    named: bool = dataclasses.field(default=False, kw_only=True)
+    layout: Layout | None = dataclasses.field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
@@ -90,6 +95,11 @@ class PythonSimulator(AbstractSimulator):
         }
         for name, check in checks.items():
             object.__setattr__(self, name, check(getattr(self, name)))
+        if not isinstance(self.named, bool):
+            raise InvalidTypeError(f"named must be True or False, got {describe(self.named)}.")
+
+    def named_by(self, layout: Layout) -> PythonSimulator:
+        return dataclasses.replace(self, layout=layout) if self.named else self
 
     def _statistics(
         self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
@@ -139,7 +149,8 @@ class PythonSimulator(AbstractSimulator):
         """(i, result of simulation i) as they complete, without those that are dropped."""
         faults = execution.faults or Faults()
         faults.begin(len(theta))
-        batches = Batches(self.fn, query, self.timeout, keys, theta, execution.executor)
+        fn = ByName(self.fn, self.layout) if self.named else self.fn
+        batches = Batches(fn, query, self.timeout, keys, theta, execution.executor)
         attempts = _Attempts(batches, faults)
         while attempts.todo.any():
             yield from attempts.in_batches(execution.batch_size or batches.size)

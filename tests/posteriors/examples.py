@@ -9,6 +9,7 @@ _NONE = {"num": 1000, "kept": 10, "tolerance": 0.1, "farthest": 2.5}
 FINDINGS = {
     Kind.STATED: [{"text": "A note."}],
     Kind.DENSITY_NEEDS_PRIOR: [{}],
+    Kind.CHAINS_DIVERGED: [{"divergent": 12, "draws": 4000}],
     Kind.SURPRISING_OBSERVATION: [{"p": 0.001}],
     Kind.SIMULATIONS_REJECTED: [{"failed": 3, "simulations": 1000}],
     Kind.SIMULATIONS_DROPPED: [
@@ -103,6 +104,7 @@ STOPS = {
     StopKind.SHORT_OF_TARGET: [{}],
     StopKind.STEPS_MADE: [{"limit": 5000}],
     StopKind.SWEEPS_MADE: [{"limit": 5000}],
+    StopKind.DRAWS_MADE: [{"limit": 5000}],
     StopKind.IMPORTANCE_DRAWS_MADE: [{"num": 5000}],
     StopKind.NOTHING_POSSIBLE: [{}],
     StopKind.ACCEPTANCE_TOO_LOW: [{"limit": 0.001, "tolerance": 0.1}],

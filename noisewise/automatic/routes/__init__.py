@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from noisewise.automatic.ranking import Candidate
 from noisewise.automatic.routes import (
     adapted_importance,
+    known_law,
     known_records,
     learnt_and_corrected,
     no_density,
@@ -16,6 +17,7 @@ from noisewise.automatic.routes import (
 from noisewise.automatic.search import Search
 
 ROUTES = (
+    known_law.ROUTE,
     no_density.ROUTE,
     known_records.ROUTE,
     weighted_prior.ROUTE,

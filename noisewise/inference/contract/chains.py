@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,20 +156,28 @@ def _size(column: Float[np.ndarray, "c n"]) -> float:
     return float(np.min(sizes))
 
 
-def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
+def finished_draws(
+    run: InferenceRun,
+    trace: Trace,
+    *,
+    settled: bool,
+    statistics: Callable[[np.ndarray], np.ndarray | None] | None = None,
+) -> Draws:
     """The posterior of the draws collected, thinned to what they are worth.
 
     Args:
         run: The run; R-hat and effective size go into its report.
         trace: Draws named theta and s.
         settled: Whether the warm-up is over.
+        statistics: Draws s given theta, where the trace has none.
 
     Returns:
         The draws, chain by chain; exact if the chains have settled and are worth 100 draws, in
         the tails too.
     """
     num_chains, stride = trace.num_chains, trace.stride()
-    theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
+    theta = trace.by_chain("theta", stride)
+    s = trace.by_chain("s", stride) if statistics is None else statistics(theta)
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
     run.diagnostics |= {"effective size": size, "R-hat": r_hat}

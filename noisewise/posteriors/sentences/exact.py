@@ -87,6 +87,10 @@ SENTENCES = {
         "wanted), R-hat {r_hat:.3f} (at most {largest_r_hat} wanted). Allow more simulations or "
         "time; if that does not help, check the model."
     ),
+    Kind.CHAINS_DIVERGED: (
+        "{divergent:,} of {draws:,} trajectories diverged: places where the posterior is narrow may"
+        " be missed. Priors that leave less room, or effects written around their mean, help."
+    ),
     Kind.LIKELIHOOD_NOISY: (
         "Estimates of the likelihood are noisy: log L-hat has a variance of {variance:.1f} or more "
         "with {num_inner} simulations, and chains get stuck where an estimate is too high. For "

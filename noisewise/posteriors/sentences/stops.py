@@ -13,6 +13,7 @@ SENTENCES: dict[StopKind, str] = {
     StopKind.SHORT_OF_TARGET: "short of the target",
     StopKind.STEPS_MADE: "the limit max_steps = {limit:,} was reached",
     StopKind.SWEEPS_MADE: "the limit max_sweeps = {limit:,} was reached",
+    StopKind.DRAWS_MADE: "the limit max_draws = {limit:,} was reached",
     StopKind.IMPORTANCE_DRAWS_MADE: (
         "max_steps allows no more than the {num:,} importance draws made"
     ),

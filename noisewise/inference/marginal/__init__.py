@@ -1,0 +1,1 @@
+"""Methods for statistics whose law is known: the confidential statistic is summed out."""

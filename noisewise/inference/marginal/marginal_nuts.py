@@ -1,0 +1,302 @@
+"""No-U-turn chains on the exact law of what was released."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from noisewise._compile.options import filter_jit_fast_compile
+from noisewise._core.arrays import Array, integer
+from noisewise._core.json_files import reading
+from noisewise._core.seeds import generator
+from noisewise.errors import FileFormatError, MissingCapabilityError
+from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.chains import Trace, finished_draws
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.laws.counts import Plan, plan_for
+from noisewise.laws.privatized import Privatized
+from noisewise.laws.routes import AbstractRoute, route_of
+from noisewise.mechanisms.base import AbstractMechanism, Capability
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import AbstractPosterior, Kind, StopKind
+from noisewise.priors.effects import effects_of
+from noisewise.priors.prior import Prior
+from noisewise.samplers.centring import LocationScale
+from noisewise.samplers.densities import as_pytree
+from noisewise.samplers.no_u_turn import NutsState, nuts
+from noisewise.simulators import StatisticLaw
+
+_STARTS_PER_CHAIN = 256
+"""Prior draws from which each chain's start is taken: chains start apart, but none where the data
+are impossible.
+"""
+_MOST_CELLS = 2_000_000
+"""Cells times prior draws that are looked at for starts: some seconds."""
+_SEGMENT = 250
+"""Draws of each chain between looks at R-hat and effective sizes."""
+_MAX_DIVERGENT = 0.001
+"""Share of divergent trajectories that is reported: single ones are usual in warm posteriors."""
+_MOST_STATISTICS = 20_000_000
+"""Confidential numbers that are drawn with theta: 160 MB."""
+_ROWS = 16
+"""Draws of theta whose statistics are drawn at once."""
+_START_NATS = 10.0
+"""Spread of the log likelihoods of starts, in nats: the likelihood is raised to the power that
+gives the better half of all draws this spread, so that starts are not all the best draw.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class MarginalNUTS(AbstractMethod):
+    r"""Draws from p(theta | s_dp) where the law of s given theta is known: no simulations.
+
+        p(theta | s_dp)  ~  pi(theta) sum_s f(s | theta) eta(s_dp | s)
+
+    The sum is `Privatized`'s, exact to float64, and its derivatives drive no-U-turn chains. Effects
+    around a mean with a spread (`nw.Prior` with functions) are centred each by its own share. The
+    model's simulator is a `StatisticLaw`; its mechanism one that `Privatized` knows.
+
+    Chains start at prior draws that the data do not rule out. They go on until each parameter has
+    `target_ess` effective draws and R-hat is at most 1.01 (1.02 with 50 effective draws per chain),
+    or `max_draws` or the budget of minutes is spent. Confidential statistics are drawn with theta.
+
+    Args:
+        num_chains: Chains that run side by side.
+        num_warmup: Iterations that tune the chains, and are dropped.
+        target_ess: Effective draws of every parameter at which the chains stop.
+        max_draws: Draws of each chain, at most.
+        max_simulations: Not used: nothing is simulated.
+        max_minutes: Budget of minutes; None for no limit.
+
+    >>> import jax, numpyro.distributions as dist
+    >>> import noisewise as nw
+    >>> model = nw.PrivateModel(
+    ...     prior=nw.Prior({"rate": dist.LogNormal(3.0, 1.0).expand([2])}),
+    ...     simulator=nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta["rate"])),
+    ...     mechanism=nw.mechanisms.DiscreteLaplace(scale=2.0),
+    ... )
+    >>> posterior = nw.inference.MarginalNUTS().infer(0, model, [12.0, 40.0], progress=False)
+    >>> posterior.report.exact, posterior.summary()["mean"].round(0).tolist()
+    (True, [13.0, 40.0])
+    """
+
+    slug: ClassVar[str] = "nuts"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = "Use nw.infer, whose routes include mechanisms without a density."
+
+    num_chains: int = 4
+    num_warmup: int = 500
+    target_ess: int = 1000
+    max_draws: int = 10_000
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_chains=integer("num_chains", at_least=2),
+            num_warmup=integer("num_warmup", at_least=60),
+            target_ess=integer("target_ess", at_least=1),
+            max_draws=integer("max_draws", at_least=_SEGMENT),
+        )
+
+    def _refusal(self, model: PrivateModel) -> str | None:
+        simulator = model.simulator
+        if not isinstance(simulator, StatisticLaw):
+            return (
+                "MarginalNUTS needs the law of the confidential statistic: write"
+                " nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta['rate'])), or the law"
+                " at hand. Where it can only be simulated, nw.infer serves."
+            )
+        try:
+            with jax.enable_x64(True):
+                dim = jax.ShapeDtypeStruct((model.prior.dim,), jnp.float64)
+                jax.eval_shape(functools.partial(_released_law, model), dim)
+        except MissingCapabilityError as error:
+            return str(error)
+        return None
+
+    def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
+        start_key, chain_key, statistic_key = jax.random.split(key, 3)
+        density = MarginalDensity.of(run.model, run.observed)
+        chains = _Chains(run, chain_key, density, _starts(start_key, density, self.num_chains))
+        trace = Trace(self.target_ess)
+        while True:
+            trace.add(**chains.segment(self.num_warmup))
+            complete = trace.complete()
+            run.record(
+                draws=trace.length * self.num_chains,
+                effective_size=trace.effective_size,
+                r_hat=trace.r_hat,
+            )
+            if complete or run.out_of_time():
+                break
+            if trace.length >= self.max_draws:
+                run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
+                break
+        total = trace.length * self.num_chains
+        run.diagnostics |= {
+            "divergent": chains.divergent,
+            "gradients per draw": chains.gradients / total,
+        }
+        if chains.divergent > _MAX_DIVERGENT * total:
+            run.warn(Kind.CHAINS_DIVERGED, divergent=chains.divergent, draws=total)
+        statistics = functools.partial(density.statistics, statistic_key)
+        return finished_draws(run, trace, settled=True, statistics=statistics)
+
+
+class MarginalDensity(eqx.Module):
+    """log pi(theta) + log |d theta / dz| + log p(s_dp | theta) of unconstrained coordinates z.
+
+    Attributes:
+        mechanism: The mechanism; its numbers are arguments of compiled programs.
+        observed: What was released, shape (k,).
+        prior: The prior.
+        simulator: The law of s given theta.
+        plan: What is known of sizes.
+    """
+
+    mechanism: AbstractMechanism
+    observed: Array
+    prior: Prior = eqx.field(static=True)
+    simulator: StatisticLaw = eqx.field(static=True)
+    plan: Plan = eqx.field(static=True)
+
+    @staticmethod
+    def of(model: PrivateModel, observed: Float[np.ndarray, " k"]) -> MarginalDensity:
+        """The density of a model whose simulator is a `StatisticLaw`."""
+        assert isinstance(model.simulator, StatisticLaw)
+        plan = plan_for(model.mechanism, observed)
+        return MarginalDensity(model.mechanism, observed, model.prior, model.simulator, plan)
+
+    def __call__(self, z: Array) -> Array:
+        theta = self.prior.constrain(z)
+        return self.prior.log_prob_unconstrained(z) + self.log_likelihood(theta)
+
+    def log_likelihood(self, theta: Array) -> Array:
+        """log p(s_dp | theta), a scalar."""
+        route = self._route(theta)
+        return jnp.sum(route.log_prob(self._values(route)))
+
+    def statistics(self, key: Array, theta: Float[np.ndarray, "n d"]) -> np.ndarray | None:
+        """Draws of s given each theta and what was released, (n, k); None where they are too many
+        to keep.
+        """
+        if len(theta) * len(self.observed) > _MOST_STATISTICS:
+            return None
+        with jax.enable_x64(True):
+            rows = jnp.asarray(theta)
+            keys = jax.random.split(key, len(rows))
+            return np.asarray(_statistics(self._as_arrays(), keys, rows))
+
+    def one_statistic(self, key: Array, theta: Array) -> Array:
+        """A draw of s given theta and what was released, shape (k,)."""
+        route = self._route(theta)
+        return route.confidential(key, self._values(route)).reshape(-1)
+
+    def _route(self, theta: Array) -> AbstractRoute:
+        return route_of(self.simulator.law(theta), self.mechanism, self.plan)
+
+    def _values(self, route: AbstractRoute) -> Array:
+        batch, event = route.shapes()
+        return jnp.asarray(self.observed).reshape((*batch, *event))
+
+    def _as_arrays(self) -> MarginalDensity:
+        return as_pytree(self)
+
+
+def _released_law(model: PrivateModel, theta: Array) -> Array:
+    """Refuse a law and a mechanism without a route."""
+    Privatized(model.simulator.law(theta), model.mechanism)  # type: ignore[attr-defined]
+    return theta
+
+
+@filter_jit_fast_compile
+def _statistics(density: MarginalDensity, keys: Array, theta: Array) -> Array:
+    return jax.lax.map(lambda row: density.one_statistic(*row), (keys, theta), batch_size=_ROWS)
+
+
+@filter_jit_fast_compile
+def _log_likelihoods(density: MarginalDensity, theta: Array) -> Array:
+    return jax.lax.map(density.log_likelihood, theta)
+
+
+def _starts(key: Array, density: MarginalDensity, num_chains: int) -> Float[np.ndarray, "c p"]:
+    """Distinct draws of the prior, those that the data do not rule out before others."""
+    prior_key, choice_key = jax.random.split(key)
+    most = _STARTS_PER_CHAIN * num_chains
+    num = int(np.clip(_MOST_CELLS // len(density.observed), 4 * num_chains, most))
+    theta = density.prior.sample(prior_key, num)
+    with jax.enable_x64(True):
+        values = np.asarray(_log_likelihoods(density._as_arrays(), jnp.asarray(theta)))
+    values = np.where(np.isfinite(values), values, -np.inf)
+    finite = values[np.isfinite(values)]
+    if finite.size:
+        power = min(1.0, _START_NATS / max(np.ptp(finite[finite >= np.median(finite)]), 1e-9))
+        values = power * values
+    order = np.argsort(-(values + generator(choice_key).gumbel(size=num)))
+    return np.asarray(density.prior.unconstrain(theta[order[:num_chains]]))
+
+
+class _Chains:
+    """No-U-turn chains that are moved segment by segment, each recorded in the journal."""
+
+    def __init__(
+        self, run: InferenceRun, key: Array, density: MarginalDensity, start: np.ndarray
+    ) -> None:
+        self._run, self._key, self._density, self._start = run, key, density, start
+        self._blocks = [
+            LocationScale(part.columns, part.law, part.increments, part.log_density)
+            for part in effects_of(density.prior)
+        ]
+        self._state: NutsState | None = None
+        self.divergent, self.gradients = 0, 0
+
+    def segment(self, num_warmup: int) -> dict[str, np.ndarray]:
+        """The next draws, as a segment of a `Trace`; before the first ones the warm-up."""
+        found = self._run.remember("chains", lambda: self._moved(num_warmup))
+        with reading("The chains in the journal"):
+            draws = found["draws"]
+            if draws.shape[1:] != self._start.shape:
+                raise FileFormatError("they have another shape.")
+            self._state = self._state_from(found)
+            self.divergent += int(found["divergent"])
+            self.gradients += int(found["gradients"])
+        if not len(draws):
+            raise OutOfBudget
+        return {"z": draws, "theta": self._density.prior.constrain(draws)}
+
+    def _moved(self, num_warmup: int) -> dict[str, np.ndarray]:
+        start = self._start if self._state is None else self._state
+        found = nuts(
+            self._key,
+            self._density,
+            start,
+            blocks=self._blocks,
+            num_warmup=num_warmup,
+            num_draws=_SEGMENT,
+            progress=lambda done, total: self._run.out_of_time(),
+        )
+        numbers = {
+            "draws": found.draws,
+            "divergent": np.asarray(found.num_divergent),
+            "gradients": np.asarray(found.num_gradients),
+        }
+        leaves = jax.tree.leaves(found.state)
+        return numbers | {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+    def _state_from(self, arrays: dict[str, np.ndarray]) -> NutsState | None:
+        """Where the chains were, None where a budget ended in the warm-up."""
+        if "state_0" not in arrays:
+            return None
+        each = tuple(0 for _ in self._blocks)
+        numbers: Any = (0, 0, 0, 0, 0, each, each, each, 0)
+        empty, structure = jax.tree.flatten(NutsState(*numbers))
+        leaves = [arrays[f"state_{i}"] for i in range(len(empty))]
+        state: NutsState = jax.tree.unflatten(structure, leaves)
+        return state
