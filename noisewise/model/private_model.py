@@ -22,7 +22,7 @@ from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query
-from noisewise.simulators import AbstractSimulator, Faults
+from noisewise.simulators import AbstractSimulator, Faults, KnowsLikelihood
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -270,6 +270,33 @@ class PrivateModel:
             MissingCapabilityError: If the mechanism has no density.
         """
         return self.mechanism.log_prob(self.observation(observed), s)
+
+    @in_float64
+    def log_likelihood(
+        self, theta: Float[Array, "n d"], observed: Release | Float[Array, " kp"]
+    ) -> Float[np.ndarray, "n kp"] | None:
+        """log p(y_j | theta) of each released number y_j, simulation and noise included.
+
+        Args:
+            theta: Parameters, shape (n, d).
+            observed: As in `observation`.
+
+        Returns:
+            Shape (n, k'), whose rows add up to the log likelihood of theta; None unless the
+            simulator knows that law (`simulators.KnowsLikelihood`).
+        """
+        self._check_columns(theta)
+        theta, seen = np.asarray(as_vectors(theta, "theta")), self.observation(observed)
+        if not isinstance(self.simulator, KnowsLikelihood):
+            return None
+        values = self.simulator.log_likelihood(theta, self.query, self.mechanism, seen)
+        shape = (len(theta), self.private_width)
+        if values is not None and np.shape(values) != shape:
+            raise InvalidInputError(
+                f"{type(self.simulator).__name__}.log_likelihood must return shape {shape}, one"
+                f" number per row of theta and released number, got {np.shape(values)}."
+            )
+        return None if values is None else np.asarray(values, dtype=np.float64)
 
     @in_float64
     def derived_quantities(

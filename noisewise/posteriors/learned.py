@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, stage_key
@@ -109,8 +109,8 @@ class LearnedPosterior(AbstractPosterior):
             "degree": self.density.whitening.degree,
         }
 
-    def _chains(self) -> dict[str, np.ndarray]:
-        return {name: values[None] for name, values in self._columns().items()}
+    def _rows(self) -> Int[np.ndarray, "c m"]:
+        return np.arange(len(self.theta))[None]
 
 
 def constrained_log_prob(
