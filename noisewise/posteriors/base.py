@@ -213,9 +213,10 @@ class AbstractPosterior(abc.ABC):
 
         Entries "beta[0]", "beta[1]" become one variable `beta`; its coordinates are what stands in
         brackets. Coordinates of `cell` are the names of the numbers, and the labels of a release
-        that is a table. An absent cell is NaN in `observed_data` and `posterior_predictive`, and
-        its likelihood is the probability that it is absent. Weighted draws are resampled to equal
-        weights, four for each effective one.
+        that is a table. An absent cell is NaN in `observed_data` and `posterior_predictive`, as is
+        one that was not measured, and a simulation that failed; the likelihood of an absent cell is
+        the probability that it is absent. Weighted draws are resampled to equal weights, four for
+        each effective one.
 
         `log_likelihood.attrs["given"]` says which law it is of:
 
@@ -236,7 +237,8 @@ class AbstractPosterior(abc.ABC):
         There is no group log_likelihood where neither law is known, as with most learnt
         posteriors, tempered draws, and an error model in place of the mechanism (RNPE). It leaves
         out numbers of cells that were not measured, and those that the noise excludes at some
-        simulation (`Exact`, `Rounded`), for which the identity does not hold.
+        simulation (`Exact`, `Rounded`), for which the identity does not hold. arviz 1.x refuses
+        `loo` where all large weights are equal, as with answers by `RandomizedResponse`.
 
         Args:
             model: The model that the posterior was inferred with.
