@@ -310,9 +310,11 @@ class AbstractPosterior(abc.ABC):
         """How many draws are worth an independent one, by column: 1 where nothing else is known."""
         return independent(terms)
 
-    @abc.abstractmethod
     def _rows(self) -> Int[np.ndarray, "c m"]:
-        """Which draws make chains of equal weights, (chains, draws)."""
+        """Which draws make chains of equal weights, (chains, draws): all in one chain, where they
+        are of one and weigh the same.
+        """
+        return np.arange(len(self.theta))[None]
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {}

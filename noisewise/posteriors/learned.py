@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, stage_key
@@ -108,9 +108,6 @@ class LearnedPosterior(AbstractPosterior):
             "prior": self.prior.to_spec(),
             "degree": self.density.whitening.degree,
         }
-
-    def _rows(self) -> Int[np.ndarray, "c m"]:
-        return np.arange(len(self.theta))[None]
 
 
 def constrained_log_prob(
