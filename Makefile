@@ -8,11 +8,12 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: help install demo test verify lint format bench bench-quick rivals lock clean
+.PHONY: help install demo test test-next verify lint format bench bench-quick rivals lock clean
 
 help:
 	@echo "make demo      set up everything and infer an epidemic from ten private counts"
 	@echo "make test      set up everything and pass the fast suite"
+	@echo "make test-next the fast suite on Python 3.13 with the newest versions that are allowed (NEXT_PYTHON=...)"
 	@echo "make verify    the slow statistical gates"
 	@echo "make lint      ruff and mypy"
 	@echo "make bench     side by side with sbi, pyABC and PyTorch, written to benchmarks/results/ and docs/ (45 minutes)"
@@ -34,12 +35,30 @@ demo: install
 	@rm -rf runs/demo
 	@$(BIN)/noisewise infer sir --epsilon 10 --method sppe --seed 2 --out runs/demo
 
-# Most of the fast suite's time goes into compiling programs that run for milliseconds. Each of its
-# workers has one core.
-test: export XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
-test: export OPENBLAS_NUM_THREADS ?= 1
+# Most of the fast suite's time goes into compiling programs that run for milliseconds: tests/xla_flags.py
+# says which options of XLA make that quick. Each worker has one core.
+FAST := -q -m "not slow" -n auto --dist worksteal --durations=10
+test test-next: export OPENBLAS_NUM_THREADS ?= 1
 test: install
-	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10
+	@export XLA_FLAGS="$${XLA_FLAGS-$$($(BIN)/python tests/xla_flags.py)}" && \
+	$(BIN)/python -m pytest $(FAST)
+
+# The newest versions of everything that pyproject.toml allows, where make test has those of the lock.
+NEXT := .cache/next
+NEXT_PYTHON ?= python3.13
+test-next: $(NEXT)/.installed
+	@export XLA_FLAGS="$${XLA_FLAGS-$$($(NEXT)/bin/python tests/xla_flags.py)}" && \
+	$(NEXT)/bin/python -m pytest $(FAST)
+
+$(NEXT)/.installed: pyproject.toml
+	@command -v $(NEXT_PYTHON) >/dev/null || { echo "make test-next needs $(NEXT_PYTHON), which is not installed here:" \
+		"install it, or name another one by make test-next NEXT_PYTHON=/path/to/python3.13" >&2; exit 1; }
+	@test -x $(NEXT)/bin/python || $(NEXT_PYTHON) -m venv $(NEXT)
+	@echo "Installing the newest versions that pyproject.toml allows into $(NEXT) (about two minutes) ..."
+	@$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		-e ".[release,distributed,dev]"
+	@$(NEXT)/bin/python -m pip list --disable-pip-version-check --format=freeze > $(NEXT)/versions.txt
+	@touch $@
 
 verify: install
 	$(BIN)/python -m pytest -q -m slow --durations=10

@@ -1,5 +1,11 @@
 """Programs compiled for a short life do what others do, wherever they are called."""
 
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +13,8 @@ import pytest
 
 from noisewise._compile import options
 from noisewise._compile.options import filter_jit_fast_compile, jit_fast_compile, jit_long_running
+
+ROOT = Path(__file__).parent.parent
 
 
 @jit_fast_compile
@@ -73,25 +81,43 @@ def test_there_are_options(jit, monkeypatch):
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     given = {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
-    assert options._known_options(given) == {"xla_backend_optimization_level": 1}
+    assert options.known_options(given) == {"xla_backend_optimization_level": 1}
 
 
 @pytest.mark.parametrize(
     ("flags", "left"),
     [
-        ("", options.FAST_COMPILE),
+        ("", {"xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"}),
         (
             "--xla_backend_optimization_level=0 --xla_dump_to=x",
-            {"xla_cpu_use_fusion_emitters": False},
+            {"xla_cpu_use_fusion_emitters"},
         ),
-        ("--xla_backend_optimization_level_of_another_time=0", options.FAST_COMPILE),
+        (
+            "--xla_backend_optimization_level_of_another_time=0",
+            {"xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"},
+        ),
     ],
 )
 def test_what_the_user_sets_stands(flags, left, monkeypatch):
+    """Whatever this version of XLA knows."""
+    monkeypatch.setattr(options, "_known", lambda name, value: True)
     monkeypatch.setenv("XLA_FLAGS", flags)
-    assert options._known_options(options.FAST_COMPILE) == left
+    given = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+    assert options.known_options(given) == {name: given[name] for name in left}
+
+
+def test_the_fast_suite_asks_for_options_that_there_are():
+    """XLA ends a process that it does not know an option of: this one runs with them all."""
+    env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    env |= {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    asked = [sys.executable, ROOT / "tests" / "xla_flags.py"]
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    flags = run(asked, env=env).stdout
+    assert "--xla_backend_optimization_level=0" in flags.split()
+    program = [sys.executable, "-c", "import jax; jax.numpy.zeros(3) + 1"]
+    assert run(program, env=env | {"XLA_FLAGS": flags}).returncode == 0
 
 
 def test_other_devices_have_none_of_them(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert options._known_options(options.FAST_COMPILE) is None
+    assert options.known_options(options.FAST_COMPILE) is None

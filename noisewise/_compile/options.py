@@ -103,7 +103,7 @@ class CompiledFunction:
     @functools.cached_property
     def _whole(self) -> Any:
         keep_programs()
-        return self._jit(self._function, compiler_options=_known_options(self._options))
+        return self._jit(self._function, compiler_options=known_options(self._options))
 
 
 def _inside_a_program(*values: Any) -> bool:
@@ -119,10 +119,19 @@ def _traced_inside_programs(x: Any) -> Any:
     return x
 
 
-def _known_options(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Those options that this version of XLA knows and the user does not set; None where XLA does
-    not compile for a CPU.
+def known_options(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Those options that this version of XLA knows and the user does not set.
 
+    XLA refuses a program with an option that it does not know, and its options come and go.
+
+    Args:
+        options: Options of XLA by name.
+
+    Returns:
+        Some of them; None where XLA does not compile for a CPU.
+
+    >>> known_options({"xla_of_another_time": True})
+    {}
     """
     if jax.default_backend() != "cpu":
         return None

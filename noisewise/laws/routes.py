@@ -16,9 +16,7 @@ from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.laws.closed_forms import log_normal_through_laplace
 from noisewise.laws.counts import CountSum, Plan
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.gaussian import Gaussian
-from noisewise.mechanisms.laplace import Laplace
-from noisewise.mechanisms.law import Capability
+from noisewise.mechanisms.law import Capability, NoiseFamily
 
 _NO_PLAN = Plan()
 
@@ -123,19 +121,17 @@ class NormalRoute(AbstractCellRoute):
 
     @classmethod
     def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
-        return isinstance(_unexpanded(law), dist.Normal) and isinstance(
-            mechanism, (Gaussian, Laplace)
-        )
+        return isinstance(_unexpanded(law), dist.Normal) and mechanism.noise_family is not None
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
-        if isinstance(self.mechanism, Gaussian):
+        if self.mechanism.noise_family is NoiseFamily.GAUSSIAN:
             return dist.Normal(law.loc, jnp.hypot(law.scale, scale)).log_prob(y)
         return log_normal_through_laplace(law.loc, law.scale, scale, y)
 
     def confidential(self, key: Array, y: Array) -> Array:
         law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
-        if isinstance(self.mechanism, Gaussian):
+        if self.mechanism.noise_family is NoiseFamily.GAUSSIAN:
             share = law.scale**2 / (law.scale**2 + scale**2)
             centre = law.loc + share * (y - law.loc)
             return centre + jnp.sqrt(share) * scale * jax.random.normal(key, y.shape, jnp.float64)
@@ -147,9 +143,8 @@ class MultivariateNormalRoute(AbstractRoute):
 
     @classmethod
     def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
-        return isinstance(_unexpanded(law), dist.MultivariateNormal) and isinstance(
-            mechanism, Gaussian
-        )
+        is_normal = isinstance(_unexpanded(law), dist.MultivariateNormal)
+        return is_normal and mechanism.noise_family is NoiseFamily.GAUSSIAN
 
     def _noise(self) -> Array:
         width = self.law.event_shape[0]

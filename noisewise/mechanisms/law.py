@@ -49,6 +49,13 @@ class Capability(enum.StrEnum):
     CDF = "log_cdf"
 
 
+class NoiseFamily(enum.Enum):
+    """Additive noise with which sums over some laws are closed forms."""
+
+    GAUSSIAN = "Gaussian"
+    LAPLACE = "Laplace"
+
+
 ALL_CAPABILITIES = frozenset(Capability)
 
 
@@ -81,6 +88,13 @@ class AbstractNoiseLaw(eqx.Module):
         Gaussian noise is, without kinks, ends or atoms.
         """
         return False
+
+    @property
+    def noise_family(self) -> NoiseFamily | None:
+        """What the noise is, where it is added to every column and known to closed forms; `scale`
+        is then its scale.
+        """
+        return None
 
     @property
     def width(self) -> int | None:
@@ -185,6 +199,38 @@ class AbstractNoiseLaw(eqx.Module):
         self._need(Capability.DENSITY)
         s = self._statistic(s)
         return _log_prob(self, self._output(s_dp, s), s)
+
+    @in_float64
+    def log_prob_each(
+        self, s_dp: Float[Array, "*batch kp"], s: Float[Array, "*batch k"]
+    ) -> Float[Array, "*batch kp"]:
+        """The log of eta_j(s_dp_j | s) of each column by itself: `log_prob` is their sum.
+
+        Args:
+            s_dp: Private statistics, shape (..., k').
+            s: Confidential statistics, shape (..., k).
+
+        Returns:
+            Shape (..., k'), each as in `log_prob`.
+
+        Raises:
+            MissingCapabilityError: If there is no density, or columns depend on each other.
+
+        >>> import noisewise as nw
+        >>> nw.mechanisms.Laplace(scale=0.5).log_prob_each([1.5, 2.0], [1.0, 1.0]).tolist()
+        [-1.0, -2.0]
+        """
+        self._need(Capability.DENSITY)
+        s = self._statistic(s)
+        s_dp = self._output(s_dp, s)
+        if s_dp.shape[-1] == 1:
+            return _log_prob(self, s_dp, s)[..., None]
+        if Capability.CDF not in self.capabilities:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} has no law of each column by itself, as columns depend on"
+                " each other: take log_prob, which is that of all of them."
+            )
+        return _log_prob_each(self, s_dp, s)
 
     @in_float64
     def log_cdf(
@@ -297,7 +343,12 @@ def _transport(law: AbstractNoiseLaw, u: Array, s: Array) -> Array:
 
 @jit_fast_compile
 def _log_prob(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
-    return _on_support(law, s_dp, law._log_prob(s_dp, s))
+    return _on_support(law.support.contains(s_dp).all(-1), law._log_prob(s_dp, s))
+
+
+@jit_fast_compile
+def _log_prob_each(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
+    return _on_support(law.support.contains(s_dp), law._log_prob_each(s_dp, s))
 
 
 @jit_fast_compile
@@ -307,9 +358,8 @@ def _log_cdf(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
 
 @jit_fast_compile
 def _log_prob_bound(law: AbstractNoiseLaw, s_dp: Array) -> Array:
-    return _on_support(law, s_dp, law._log_prob_bound(s_dp))
+    return _on_support(law.support.contains(s_dp).all(-1), law._log_prob_bound(s_dp))
 
 
-def _on_support(law: AbstractNoiseLaw, s_dp: Array, value: Array) -> Array:
-    possible = law.support.contains(s_dp).all(-1) & ~jnp.isnan(value)
-    return jnp.where(possible, value, -jnp.inf)
+def _on_support(contained: Array, value: Array) -> Array:
+    return jnp.where(contained & ~jnp.isnan(value), value, -jnp.inf)

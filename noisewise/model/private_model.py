@@ -19,6 +19,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model import observation
 from noisewise.model.derived import checked_derived, derive
+from noisewise.model.likelihood import log_likelihood
 from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
@@ -289,6 +290,24 @@ class PrivateModel:
         return self.mechanism.log_prob(self.observation(observed), s)
 
     @in_float64
+    def log_likelihood(
+        self, theta: Float[Array, "n d"], observed: Release | Float[Array, " kp"]
+    ) -> Float[np.ndarray, "n kp"] | None:
+        """log p(y_j | theta) of each released number y_j.
+
+        Args:
+            theta: Parameters, shape (n, d).
+            observed: As in `observation`.
+
+        Returns:
+            Shape (n, k'), whose rows add up to the log likelihood of theta; None unless the
+            simulator is a `StatisticLaw` of independent numbers, or `KnowsLikelihood`.
+        """
+        self._check_columns(theta)
+        rows = np.asarray(as_vectors(theta, "theta"))
+        return log_likelihood(self, rows, self.observation(observed))
+
+    @in_float64
     def derived_quantities(
         self, theta: Float[Array, "*batch d"]
     ) -> dict[str, Float[np.ndarray, "*batch"]]:
@@ -328,8 +347,7 @@ class PrivateModel:
         """The model whose theta is a part of the parameters: the others are drawn from the prior,
         given these, inside each simulation.
 
-        So a model with thousands of effects is learnt through the few numbers that are asked for,
-        by every method that needs no law of the data given theta alone.
+        So a model with thousands of effects is learnt through the few numbers that are asked for.
 
         Args:
             *names: Names of the prior, such as "mu", "tau"; all entries of each are kept.
@@ -343,23 +361,18 @@ class PrivateModel:
 
         >>> import jax, jax.numpy as jnp, numpyro.distributions as dist
         >>> import noisewise as nw
-        >>> prior = nw.Prior(
-        ...     {
-        ...         "mu": dist.Normal(0, 1),
-        ...         "tau": dist.HalfNormal(1),
-        ...         "effect": lambda mu, tau: dist.Normal(mu, tau).expand([12]),
-        ...     }
-        ... )
+        >>> effects = lambda mu: dist.Normal(mu, 1).expand([12])
+        >>> prior = nw.Prior({"mu": dist.Normal(0, 1), "effect": effects})
         >>> def draw(key, theta):
-        ...     return jax.random.poisson(key, jnp.exp(theta[2:]))
+        ...     return jax.random.poisson(key, jnp.exp(theta[1:]))
         >>> model = nw.PrivateModel(
         ...     prior=prior,
         ...     simulator=nw.simulators.JaxSimulator(draw),
         ...     query=lambda x: x,
         ...     mechanism=nw.mechanisms.DiscreteGaussian(scale=2.0),
         ... )
-        >>> model.focus("mu", "tau").names
-        ('mu', 'tau')
+        >>> model.focus("mu").names
+        ('mu',)
         """
         from noisewise.model.focusing import focused
 

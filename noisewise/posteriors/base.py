@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 import copy
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, integer
@@ -23,6 +22,9 @@ from noisewise.runs import write_archive
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from noisewise.disclosure import Release
+    from noisewise.model.private_model import PrivateModel
 
 
 class AbstractPosterior(abc.ABC):
@@ -211,15 +213,77 @@ class AbstractPosterior(abc.ABC):
             )
         return pd.DataFrame({**columns, **beside})
 
-    def to_arviz(self) -> Any:
-        """The draws as `arviz.InferenceData`, derived quantities included. Weighted draws are
-        resampled.
-        """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import arviz
+    def to_arviz(
+        self,
+        model: PrivateModel | None = None,
+        observed: Release | ArrayLike | None = None,
+        key: Array | int = 0,
+    ) -> Any:
+        r"""The draws as arviz takes them, for its tables, plots, `arviz.loo` and `arviz.compare`.
 
-            return arviz.from_dict(posterior=self._chains())
+        | group | needs | holds |
+        |---|---|---|
+        | posterior | | parameters and derived quantities, (chain, draw, ...) |
+        | observed_data | observed | the released numbers y, a variable `s_dp` along `cell` |
+        | prior | model | as many draws of the prior |
+        | posterior_predictive | model | `s_dp` simulated at each draw |
+        | log_likelihood | both | `s_dp`: the log likelihood of each number at each draw |
+
+        Entries "beta[0]", "beta[1]" become one variable `beta`; its coordinates are what stands in
+        brackets. Coordinates of `cell` are the names of the numbers, and the labels of a release
+        that is a table. An absent cell is NaN in `observed_data` and `posterior_predictive`, as is
+        one that was not measured, and a simulation that failed; the likelihood of an absent cell is
+        the probability that it is absent. Weighted draws are resampled to equal weights, four for
+        each effective one.
+
+        `log_likelihood.attrs["given"]` says which law it is of:
+
+        - "theta": log p(y_j | theta), where the simulator knows it
+          (`simulators.KnowsLikelihood`); y_j are independent given theta.
+        - "confidential statistics": log eta(y_j | s_j), where draws come with confidential
+          statistics s (`statistics`), from the law p(theta, s | y), and the noise of columns is
+          independent. With it
+
+              p(y_j | y_-j) = 1 / E[1 / eta(y_j | s_j) | y],
+
+          however statistics depend on each other, if eta(y_j | s_j) > 0 for all s: so LOO with it
+          is of the same predictions as with log p(y_j | theta). Its weights are heavier, as s_j
+          follows y_j: believe it where Pareto k is low. It is the noise of a normal mechanism that
+          must be wider than s_j given the other numbers for a finite variance. Sums over j are no
+          log likelihood of theta.
+
+        There is no group log_likelihood where neither law is known, as with most learnt
+        posteriors, tempered draws, and an error model in place of the mechanism (RNPE). It leaves
+        out numbers of cells that were not measured, and those that the noise excludes at some
+        simulation (`Exact`, `Rounded`), for which the identity does not hold. arviz 1.x refuses
+        `loo` where all large weights are equal, as with answers by `RandomizedResponse`.
+
+        Args:
+            model: The model that the posterior was inferred with.
+            observed: The released numbers, shape (k',), or the `Release`.
+            key: A JAX PRNG key, or a whole number, for draws of the prior and the predictions.
+
+        Returns:
+            `arviz.InferenceData` of arviz 0.x, the `xarray.DataTree` of arviz 1.x.
+
+        Raises:
+            InvalidInputError: If the posterior is of other parameters than the model, the
+                observation does not fit it, or a parameter is called "chain" or "draw".
+
+        References:
+            A. Vehtari, A. Gelman and J. Gabry, Practical Bayesian model evaluation using
+            leave-one-out cross-validation and WAIC, Statistics and Computing 27 (2017).
+
+        >>> from noisewise.posteriors import Draws
+        >>> theta = np.random.default_rng(0).normal(size=(400, 2))
+        >>> posterior = Draws(theta, ("b[0]", "b[1]"), Report("example"), num_chains=4)
+        >>> data = posterior.to_arviz(observed=[1.5])
+        >>> dict(data.posterior["b"].sizes), data.observed_data["s_dp"].values.tolist()
+        ({'chain': 4, 'draw': 100, 'b_dim_0': 2}, [1.5])
+        """
+        from noisewise.posteriors.arviz_groups import arviz_data
+
+        return arviz_data(self, self._columns(), self._rows(), model, observed, key)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a folder of arrays and JSON, without pickles, that `nw.load_posterior` reads.
@@ -266,9 +330,11 @@ class AbstractPosterior(abc.ABC):
         """How many draws are worth an independent one, by column: 1 where nothing else is known."""
         return independent(terms)
 
-    @abc.abstractmethod
-    def _chains(self) -> dict[str, np.ndarray]:
-        """Each column as (chains, draws), equally weighted."""
+    def _rows(self) -> Int[np.ndarray, "c m"]:
+        """Which draws make chains of equal weights, (chains, draws): all in one chain, where they
+        are of one and weigh the same.
+        """
+        return np.arange(len(self.theta))[None]
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {}

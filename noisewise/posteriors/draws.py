@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array, integer
 from noisewise._core.seeds import generator
@@ -14,6 +13,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.monte_carlo_errors import chain_times
 from noisewise.posteriors.report import Report
+from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,26 +82,15 @@ class Draws(AbstractPosterior):
         """
         import pandas as pd
 
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            import arviz
-
-            chains = {name: values for name, values in self._chains().items() if name in self.names}
-            enough = len(self.theta) >= 4 * self.num_chains
-            rows = {
-                name: [
-                    (
-                        float(arviz.rhat(values, method="rank"))
-                        if enough and self.num_chains > 1
-                        else np.nan
-                    ),
-                    *(
-                        float(arviz.ess(values, method=kind)) if enough else np.nan
-                        for kind in ("bulk", "tail")
-                    ),
-                ]
-                for name, values in chains.items()
-            }
+        chains = self.theta[self._rows()].transpose(2, 0, 1)
+        enough = len(self.theta) >= 4 * self.num_chains
+        rows = {
+            name: [
+                r_hat(values) if enough and self.num_chains > 1 else np.nan,
+                *(effective_draws(values, kind) if enough else np.nan for kind in ("bulk", "tail")),
+            ]
+            for name, values in zip(self.names, chains, strict=True)
+        }
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"]
         )
@@ -119,10 +108,8 @@ class Draws(AbstractPosterior):
         chains = np.repeat(np.arange(self.num_chains), len(self.theta) // self.num_chains)
         return {**super()._beside_draws(), "chain": chains}
 
-    def _chains(self) -> dict[str, np.ndarray]:
-        return {
-            name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()
-        }
+    def _rows(self) -> Int[np.ndarray, "c m"]:
+        return np.arange(len(self.theta)).reshape(self.num_chains, -1)
 
     def _own_content(self) -> dict[str, Any]:
         return {"num_chains": self.num_chains}

@@ -113,9 +113,6 @@ class LearnedPosterior(AbstractPosterior):
             "degree": self.density.whitening.degree,
         }
 
-    def _chains(self) -> dict[str, np.ndarray]:
-        return {name: values[None] for name, values in self._columns().items()}
-
 
 def constrained_log_prob(
     prior: Prior, log_prob: Callable[[np.ndarray], np.ndarray], theta: np.ndarray

@@ -21,6 +21,11 @@ MAX_PARETO_K = 0.7
 many draws there are (Vehtari et al. 2024). `max_pareto_k` is lower for fewer than 2,200.
 """
 
+_PER_EFFECTIVE = 4
+"""Resampled draws for each effective one: more of them would say next to nothing more."""
+_FEWEST = 1000
+"""Resampled draws at least, where there are as many: arviz's own checks need some hundreds."""
+
 
 def max_pareto_k(num: int) -> float:
     """Pareto k up to which averages of `num` weighted draws can be trusted:
@@ -104,9 +109,9 @@ class WeightedSamples(AbstractPosterior):
         rng, num = generator(key), check_num(num)
         return rng.permutation(systematic_rows(self.weights, num, rng.random()))
 
-    def _chains(self) -> dict[str, np.ndarray]:
-        rows = systematic_rows(self.weights, len(self.theta), 0.5)
-        return {name: values[rows][None] for name, values in self._columns().items()}
+    def _rows(self) -> Int[np.ndarray, "c m"]:
+        enough = max(_FEWEST, math.ceil(_PER_EFFECTIVE * self.effective_size))
+        return systematic_rows(self.weights, min(len(self.theta), enough), 0.5)[None]
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"log_weights": self.log_weights}

@@ -103,13 +103,13 @@ class Prior:
         with jax.enable_x64(True):
             laws, examples = laws_of(checked)
             self._laws: Laws = tuple(laws)
-            self._sites: Sites = tuple(map(coordinates.site_of, checked, examples))
+            self.sites: Sites = tuple(map(coordinates.site_of, checked, examples))
         self._kinds = tuple(map(describe_law, laws, examples))
-        shapes = {site.name: site.shape for site in self._sites}
+        shapes = {site.name: site.shape for site in self.sites}
         self.labels: Mapping[str, Labels] = checked_labels(labels, shapes)
         """The labels of names that have some: a tuple for each axis."""
         names = itertools.chain.from_iterable(
-            entry_names(site.name, site.shape, self.labels.get(site.name)) for site in self._sites
+            entry_names(site.name, site.shape, self.labels.get(site.name)) for site in self.sites
         )
         self.names: tuple[str, ...] = tuple(names)
         """One name per column of theta."""
@@ -119,7 +119,7 @@ class Prior:
         """Quantities that the numpyro program of `from_numpyro` computes (its deterministic sites):
         functions of theta (..., d) that return shape (...), by name.
         """
-        self.unconstrained_dim: int = sum(math.prod(site.free_shape) for site in self._sites)
+        self.unconstrained_dim: int = sum(math.prod(site.free_shape) for site in self.sites)
         """The number p of columns of z."""
 
     @staticmethod
@@ -155,7 +155,7 @@ class Prior:
     def bounded(self) -> Bool[np.ndarray, " p"]:
         """Which columns of z are the logit of a place between two ends, as of a uniform law."""
         return np.concatenate(
-            [np.full(math.prod(site.free_shape), site.bounded) for site in self._sites]
+            [np.full(math.prod(site.free_shape), site.bounded) for site in self.sites]
         )
 
     @property
@@ -164,18 +164,13 @@ class Prior:
         for those that depend on others.
         """
         return MappingProxyType(
-            {site.name: law for site, law in zip(self._sites, self._laws, strict=True)}
+            {site.name: law for site, law in zip(self.sites, self._laws, strict=True)}
         )
 
     @property
     def layout(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The names with the shapes of their entries, in the order of theta."""
-        return tuple((site.name, site.shape) for site in self._sites)
-
-    @property
-    def sites(self) -> Sites:
-        """The places of the names in theta and in z."""
-        return self._sites
+        return tuple((site.name, site.shape) for site in self.sites)
 
     @property
     def dependent(self) -> tuple[str, ...]:
@@ -200,7 +195,7 @@ class Prior:
         """
         num = integer("num", at_least=1)(num)
         key = stage_key(as_key(key), "prior")
-        return coordinates.sample(self._sites, self._laws, key, num)
+        return coordinates.sample(self.sites, self._laws, key, num)
 
     @in_float64
     def log_prob(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
@@ -213,17 +208,16 @@ class Prior:
             Shape (...): -inf off the support, for NaN, and on an edge where the density is
             infinite.
         """
-        return coordinates.log_prob(self._sites, self._laws, self._checked(theta))
+        return coordinates.log_prob(self.sites, self._laws, self._checked(theta))
 
     @in_float64
     def root_log_prob(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """The log density of the entries whose laws depend on no other: what the user believed of
-        them, apart from how effects follow from them. It is `log_prob` where nothing depends.
+        """The log density of the entries whose laws depend on no other.
 
         Args:
             theta: Parameters, shape (..., d).
         """
-        return coordinates.root_log_prob(self._sites, self._laws, self._checked(theta))
+        return coordinates.root_log_prob(self.sites, self._laws, self._checked(theta))
 
     @in_float64
     def sample_rest(
@@ -239,10 +233,8 @@ class Prior:
         Returns:
             All of theta, shape (n, d); row i depends on key and row i alone.
         """
-        keys = jax.random.wrap_key_data(jnp.asarray(key_words(keys)[0]))
-        return coordinates.sample_rest(
-            self._sites, self._laws, frozenset(kept), keys, jnp.asarray(theta)
-        )
+        rows = jax.random.wrap_key_data(jnp.asarray(key_words(keys)[0])), jnp.asarray(theta)
+        return coordinates.sample_rest(self.sites, self._laws, frozenset(kept), *rows)
 
     def only(self, kept: Collection[str]) -> Prior:
         """The prior of some of the names.
@@ -268,7 +260,7 @@ class Prior:
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).support_contains([[1.0], [-1.0]]).tolist()
         [True, False]
         """
-        return coordinates.support_contains(self._sites, self._laws, self._checked(theta))
+        return coordinates.support_contains(self.sites, self._laws, self._checked(theta))
 
     @in_float64
     def unconstrain(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch p"]:
@@ -284,7 +276,7 @@ class Prior:
         >>> Prior({"rate": dist.LogNormal(0, 1)}).unconstrain([[1.0]]).tolist()
         [[0.0]]
         """
-        return coordinates.unconstrain(self._sites, self._laws, self._checked(theta))
+        return coordinates.unconstrain(self.sites, self._laws, self._checked(theta))
 
     @in_float64
     def constrain(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch d"]:
@@ -296,7 +288,7 @@ class Prior:
         Returns:
             Parameters, shape (..., d).
         """
-        return coordinates.constrain(self._sites, self._laws, self._checked_free(z))
+        return coordinates.constrain(self.sites, self._laws, self._checked_free(z))
 
     @in_float64
     def log_prob_unconstrained(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
@@ -309,7 +301,7 @@ class Prior:
         Returns:
             Shape (...); -inf where it is not finite.
         """
-        return coordinates.log_prob_unconstrained(self._sites, self._laws, self._checked_free(z))
+        return coordinates.log_prob_unconstrained(self.sites, self._laws, self._checked_free(z))
 
     @in_float64
     def as_dict(self, theta: Float[Array, "*batch d"]) -> dict[str, Float[Array, ...]]:
@@ -327,8 +319,8 @@ class Prior:
         {'mu': 1.0, 'beta': [2.0, 3.0]}
         """
         theta = self._checked(theta)
-        blocks = coordinates.blocks(theta, [site.shape for site in self._sites])
-        return {site.name: block for site, block in zip(self._sites, blocks, strict=True)}
+        blocks = coordinates.blocks(theta, [site.shape for site in self.sites])
+        return {site.name: block for site, block in zip(self.sites, blocks, strict=True)}
 
     @in_float64
     def from_dict(self, values: Mapping[str, Float[Array, ...]]) -> Float[Array, "*batch d"]:
@@ -343,7 +335,7 @@ class Prior:
         Raises:
             InvalidInputError: If the names or shapes are not those of the prior.
         """
-        return coordinates.from_named(self._sites, values)
+        return coordinates.from_named(self.sites, values)
 
     def _checked(self, theta: Array) -> Array:
         return as_vectors(theta, "theta", self.dim)
@@ -358,7 +350,7 @@ class Prior:
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).fingerprint()[:8]
         '910253be'
         """
-        return fingerprint(self, self._sites, self._laws)
+        return fingerprint(self, self.sites, self._laws)
 
     def to_spec(self) -> dict[str, Any]:
         """A JSON-ready description; `from_spec` reads it back to the last bit.
@@ -373,7 +365,7 @@ class Prior:
                 " script that makes the prior."
             )
         return {
-            site.name: law_to_spec(law) for site, law in zip(self._sites, self._laws, strict=True)
+            site.name: law_to_spec(law) for site, law in zip(self.sites, self._laws, strict=True)
         }
 
     @staticmethod
@@ -403,7 +395,7 @@ class Prior:
         return hash(self.names)
 
     def __repr__(self) -> str:
-        pairs = zip(self._sites, self._kinds, strict=True)
+        pairs = zip(self.sites, self._kinds, strict=True)
         return f"Prior({', '.join(f'{site.name}: {kind}' for site, kind in pairs)})"
 
     def _functions(self) -> tuple[DependentLaw, ...]:

@@ -19,7 +19,6 @@ import concurrent.futures
 import dataclasses
 import math
 import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,6 +28,7 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.samplers.chain_diagnostics import effective_draws
 
 if TYPE_CHECKING:
     from noisewise.samplers._regression_kernel import RegressionTarget
@@ -57,15 +57,7 @@ class RegressionChains:
 
     def effective_sizes(self) -> Float[np.ndarray, " p+1"]:
         """The bulk effective sample size of each coefficient (p+1,), by arviz."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import arviz
-        return np.array(
-            [
-                float(arviz.ess(self.draws[:, :, j], method="bulk"))
-                for j in range(self.draws.shape[2])
-            ]
-        )
+        return np.array([effective_draws(column) for column in np.moveaxis(self.draws, 2, 0)])
 
     def autocorrelation_times(self) -> Float[np.ndarray, " p+1"]:
         """Draws per effective draw (p+1,)."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -28,6 +28,7 @@ from noisewise._core.arrays import Array, as_key, integer
 from noisewise._core.seeds import generator
 from noisewise._core.weights import effective_size, normalised, rows_at
 from noisewise.errors import InvalidInputError
+from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
 from noisewise.samplers.densities import (
     LogDensity,
     as_points,
@@ -83,22 +84,16 @@ class HamiltonianDraws:
     @functools.cached_property
     def r_hat(self) -> float:
         """The largest rank-normalised split R-hat over coordinates (Vehtari et al. 2021)."""
-        return max(diagnosed(self.draws, "rhat", method="rank"))
+        return max(map(r_hat, self._coordinates()))
 
     @functools.cached_property
     def effective_size(self) -> float:
         """The smallest bulk effective size over coordinates, all chains together."""
-        return min(diagnosed(self.draws, "ess", method="bulk"))
+        return min(map(effective_draws, self._coordinates()))
 
-
-def diagnosed(draws: Float[np.ndarray, "n c d"], name: str, **more: Any) -> list[float]:
-    """arviz's diagnostic of that name, of each coordinate."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        import arviz
-
-        columns = (np.ascontiguousarray(column.T) for column in np.moveaxis(draws, 2, 0))
-        return [float(getattr(arviz, name)(column, **more)) for column in columns]
+    def _coordinates(self) -> Iterator[Float[np.ndarray, "c n"]]:
+        """The draws of each coordinate, chain by chain."""
+        return (column.T for column in np.moveaxis(self.draws, 2, 0))
 
 
 def hamiltonian(

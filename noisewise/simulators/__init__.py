@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from noisewise._core.lazy import attach
 
 if TYPE_CHECKING:
-    from noisewise.simulators.base import AbstractSimulator, AdditiveQuery
+    from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, KnowsLikelihood
     from noisewise.simulators.faults import Faults
     from noisewise.simulators.jax_simulator import JaxSimulator
     from noisewise.simulators.linear_regression import LinearRegression
@@ -28,6 +28,7 @@ _NAMES = {
     "AdditiveQuery": "noisewise.simulators.base",
     "Faults": "noisewise.simulators.faults",
     "JaxSimulator": "noisewise.simulators.jax_simulator",
+    "KnowsLikelihood": "noisewise.simulators.base",
     "LinearRegression": "noisewise.simulators.linear_regression",
     "LogLinear": "noisewise.simulators.log_linear",
     "NormalRecords": "noisewise.simulators.normal_records",
@@ -44,6 +45,7 @@ __all__ = [
     "AdditiveQuery",
     "Faults",
     "JaxSimulator",
+    "KnowsLikelihood",
     "LinearRegression",
     "LogLinear",
     "NormalRecords",

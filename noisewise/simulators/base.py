@@ -54,6 +54,51 @@ class AdditiveQuery(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsLikelihood(Protocol):
+    """A simulator that knows the law of each released number given theta, so that
+    `PrivateModel.log_likelihood` has it.
+
+    >>> import jax, jax.numpy as jnp, noisewise as nw, numpyro.distributions as dist
+    >>> class Cells(nw.simulators.AbstractRecordModel):
+    ...     "The numbers of two cells, each normal around theta."
+    ...     num_records = 2
+    ...     def record_noise(self, key):
+    ...         return jax.random.normal(key)
+    ...     def record(self, u, theta):
+    ...         return theta[0] + u
+    ...     def log_prob_record(self, x_i, theta):
+    ...         return jax.scipy.stats.norm.logpdf(x_i, theta[0])
+    ...     def log_likelihood(self, theta, query, mechanism, observed):
+    ...         sd = jnp.sqrt(1.0 + mechanism.scale**2)
+    ...         return jax.scipy.stats.norm.logpdf(observed, theta, sd)
+    >>> model = nw.PrivateModel(
+    ...     prior=nw.Prior({"mean": dist.Normal(0, 1)}),
+    ...     simulator=Cells(),
+    ...     query=lambda x: x,
+    ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
+    ... )
+    >>> model.log_likelihood(np.zeros((3, 1)), [1.0, 2.0]).shape
+    (3, 2)
+    """
+
+    def log_likelihood(
+        self, theta: Float[np.ndarray, "n d"], query: Any, mechanism: Any, observed: np.ndarray
+    ) -> Float[np.ndarray, "n kp"] | None:
+        """log p(y_j | theta) of each released number y_j, the noise included.
+
+        Args:
+            theta: Parameters, shape (n, d).
+            query: The query of the model.
+            mechanism: The mechanism of the model.
+            observed: The released numbers, shape (k',); NaN where a cell is absent.
+
+        Returns:
+            Shape (n, k'); None where the law is not known, or where numbers depend on each other
+            given theta, so that it is no product over them.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
 class Execution:
     """How simulations in Python are run; simulators in JAX ignore it.

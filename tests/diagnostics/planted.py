@@ -31,9 +31,6 @@ class Planted(AbstractPosterior):
     def log_prob(self, theta):
         return self._log_density(theta)
 
-    def _chains(self):
-        return {name: values[None] for name, values in self._columns().items()}
-
 
 def normal(names, mean, covariance):
     """A multivariate normal posterior."""

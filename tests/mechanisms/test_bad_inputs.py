@@ -159,6 +159,11 @@ BAD = {
         MISSING,
         "EuclideanLaplace has no log_cdf",
     ),
+    "law of each of dependent columns": (
+        lambda: EuclideanLaplace(scale=1.0).log_prob_each([1.0, 2.0], [1.0, 1.0]),
+        MISSING,
+        "columns depend on each other: take log_prob",
+    ),
     "s off the lattice": (
         lambda: DiscreteLaplace(scale=1.0, step=0.5).sample(KEY, [0.25]),
         VALUE,

@@ -174,7 +174,7 @@ def test_no_guarantee_implies_nothing():
 
 
 def test_exact_cells_forgive_the_rounding_of_sums_only():
-    total = sum([0.1] * 10)
+    total = np.cumsum([0.1] * 10)[-1]  # Python's own sum corrects rounding from 3.12 on
     assert total != 1.0
     assert Exact().log_prob([1.0], [total]) == 0.0
     assert Exact().log_prob([1.0], [1.0 + 1e-9]) == -np.inf

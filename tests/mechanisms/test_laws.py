@@ -98,6 +98,20 @@ def test_the_density_of_three_columns_is_the_product_of_three(name):
     laws.log_prob_adds_up_over_columns(mechanism, s_dp, tiled(np.resize(s, 3)))
 
 
+@pytest.mark.parametrize("name", WITH_CDF)
+def test_log_prob_is_the_sum_over_columns(name):
+    mechanism, s = pair(name)
+    s_dp = outputs(name)
+    each = mechanism.log_prob_each(s_dp, tiled(s))
+    assert each.shape == s_dp.shape
+    np.testing.assert_allclose(each.sum(axis=-1), mechanism.log_prob(s_dp, tiled(s)), rtol=1e-12)
+    off = laws.off_support(mechanism, s_dp[0], s.size)
+    padded = tiled(s_dp[0])
+    padded[: len(off)] = off
+    impossible = mechanism.log_prob_each(padded, tiled(s))[: len(off)] == -np.inf
+    np.testing.assert_array_equal(impossible, ~mechanism.support.contains(padded)[: len(off)])
+
+
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_joint_density_has_mass_one(name):
     laws.radial_density_has_mass_one(*pair(name))

@@ -24,6 +24,19 @@ def found(make, seeds=40):
     return np.array([pareto_k(make(np.random.default_rng(seed))) for seed in range(seeds)])
 
 
+def shape_by_arviz(log_weights):
+    """Pareto k of the arviz that is installed; 1.x takes log likelihoods, of the other sign."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+
+        if hasattr(arviz, "psislw"):
+            return float(np.asarray(arviz.psislw(log_weights.copy())[1]))
+        from arviz_stats.base import array_stats
+
+        return float(np.asarray(array_stats.psislw(-log_weights)[1]))
+
+
 def test_weights_on_few_levels_have_no_heavy_tail():
     log_weights = np.resize([0.0, 0.1, 0.2], 4000)
     posterior = WeightedSamples(
@@ -32,15 +45,12 @@ def test_weights_on_few_levels_have_no_heavy_tail():
     assert posterior.pareto_k < 0.5
 
 
-@pytest.mark.parametrize("num", [30, 400, 20_000])
+@pytest.mark.parametrize("num", [30, 400, 22_500])
 @pytest.mark.parametrize("shape", [0.2, 0.7, 2.0])
 def test_weights_without_ties_have_the_shape_that_arviz_finds(shape, num):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-
-        log_weights = shape * np.random.default_rng(num).exponential(size=num)
-        expected = float(np.asarray(arviz.psislw(log_weights.copy())[1]))
+    """A fifth, and three square roots, are whole numbers, which 0.x rounds up and 1.x down."""
+    log_weights = shape * np.random.default_rng(num).exponential(size=num)
+    expected = shape_by_arviz(log_weights)
     assert pareto_k(log_weights) == pytest.approx(expected, abs=1e-12)
     assert pareto_k(log_weights + 1000.0) == pytest.approx(expected, abs=1e-9)
     impossible = np.concatenate([log_weights, np.full(num, -np.inf)])
@@ -58,14 +68,7 @@ def test_heavy_tails_are_found_on_levels_too(levels):
 
 def test_a_fit_to_tied_weights_misses_heavy_tails():
     """Planted: the fit as it is for weights without ties. Ties at its cut-off leave it little."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-
-        shapes = [
-            float(np.asarray(arviz.psislw(pareto(np.random.default_rng(seed), 1.0, 1.0))[1]))
-            for seed in range(40)
-        ]
+    shapes = [shape_by_arviz(pareto(np.random.default_rng(seed), 1.0, 1.0)) for seed in range(40)]
     assert np.sum(np.array(shapes) > MAX_PARETO_K) < 36
 
 

@@ -12,7 +12,7 @@ from numpyro.infer.util import log_density as numpyro_density
 
 from noisewise import errors
 from noisewise.samplers import Centred, LocationScale, nuts, shares_at
-from noisewise.samplers.centring import per_block
+from noisewise.samplers.hierarchies.centring import per_block
 
 RNG = np.random.default_rng(4)
 Y = RNG.normal(size=5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Draws, Kind
+from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
 from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
 
 _KEPT_PER_EFFECTIVE = 4
@@ -124,14 +124,11 @@ class Trace:
         theta = np.concatenate(self._parts["theta"])
         if len(theta) < 4:
             return
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            import arviz
-
-            columns = [np.ascontiguousarray(column.T) for column in np.moveaxis(theta, 2, 0)]
+        columns = [column.T for column in np.moveaxis(theta, 2, 0)]
+        with np.errstate(all="ignore"):  # squares of numbers that are large, or none
             sizes = np.array([_size(column) for column in columns])
-            tails = np.array([arviz.ess(column, method="tail") for column in columns])
-            r_hats = np.array([arviz.rhat(column, method="rank") for column in columns])
+        tails = np.array([effective_draws(column, "tail") for column in columns])
+        r_hats = np.array([r_hat(column) for column in columns])
         self.effective_size = float(np.nan_to_num(sizes).min())
         self.tail_size = float(np.nan_to_num(tails).min())
         self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
@@ -145,13 +142,11 @@ def _size(column: Float[np.ndarray, "c n"]) -> float:
     """The effective size of one parameter: of its ranks, values or squares, whichever is
     smallest.
     """
-    import arviz
-
     squares = (column - column.mean()) ** 2
     sizes = [
-        arviz.ess(column, method="bulk"),
-        arviz.ess(column, method="mean"),
-        arviz.ess(squares, method="mean"),
+        effective_draws(column, "bulk"),
+        effective_draws(column, "mean"),
+        effective_draws(squares, "mean"),
     ]
     return float(np.min(sizes))
 

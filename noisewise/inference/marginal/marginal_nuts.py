@@ -28,9 +28,9 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, StopKind
 from noisewise.priors.effects import effects_of
 from noisewise.priors.prior import Prior
-from noisewise.samplers.centring import LocationScale
 from noisewise.samplers.densities import as_pytree
-from noisewise.samplers.no_u_turn import NutsState, nuts
+from noisewise.samplers.hierarchies.centring import LocationScale
+from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts
 from noisewise.simulators import StatisticLaw
 
 _STARTS_PER_CHAIN = 256

@@ -15,8 +15,13 @@ from jaxtyping import Bool, Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
-from noisewise.samplers.centring import Centred, LocationScale, hessian_diagonal, shares_of
 from noisewise.samplers.densities import LogDensity, value_or_nothing
+from noisewise.samplers.hierarchies.centring import (
+    Centred,
+    LocationScale,
+    hessian_diagonal,
+    shares_of,
+)
 
 _TARGET_ACCEPTANCE = 0.8
 """Mean acceptance that step sizes are tuned to, as in Stan."""

@@ -25,7 +25,9 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, integer
 from noisewise.errors import InvalidInputError
-from noisewise.samplers._no_u_turn_program import (
+from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
+from noisewise.samplers.densities import LogDensity, as_points, as_pytree
+from noisewise.samplers.hierarchies._no_u_turn_program import (
     FIRST_STEP,
     NutsState,
     Trace,
@@ -34,9 +36,7 @@ from noisewise.samplers._no_u_turn_program import (
     rearranged,
     schedule,
 )
-from noisewise.samplers.centring import Centred, LocationScale, as_pytree_blocks
-from noisewise.samplers.densities import LogDensity, as_points, as_pytree
-from noisewise.samplers.hamiltonian import diagnosed
+from noisewise.samplers.hierarchies.centring import Centred, LocationScale, as_pytree_blocks
 
 _KEPT = 64
 """Iterations, evenly over the last half of a part of the warm-up, from which shares are found."""
@@ -67,17 +67,21 @@ class NutsDraws:
     @functools.cached_property
     def r_hat(self) -> Float[np.ndarray, " d"]:
         """Rank-normalised split R-hat of each coordinate (Vehtari et al. 2021)."""
-        return np.array(diagnosed(self.draws, "rhat", method="rank"))
+        return self._each(r_hat)
 
     @functools.cached_property
     def bulk_size(self) -> Float[np.ndarray, " d"]:
         """Bulk effective size of each coordinate, all chains together."""
-        return np.array(diagnosed(self.draws, "ess", method="bulk"))
+        return self._each(effective_draws)
 
     @functools.cached_property
     def tail_size(self) -> Float[np.ndarray, " d"]:
         """Tail effective size of each coordinate: the smaller one of its 5% and 95% quantiles."""
-        return np.array(diagnosed(self.draws, "ess", method="tail"))
+        return self._each(functools.partial(effective_draws, kind="tail"))
+
+    def _each(self, diagnostic: Callable[[np.ndarray], float]) -> Float[np.ndarray, " d"]:
+        """A diagnostic of each coordinate, from its draws chain by chain."""
+        return np.array([diagnostic(column.T) for column in np.moveaxis(self.draws, 2, 0)])
 
 
 def nuts(

@@ -11,8 +11,8 @@ import numpy as np
 
 from noisewise._core.arrays import Array, as_key
 from noisewise.errors import InvalidInputError
-from noisewise.samplers.centring import LocationScale
-from noisewise.samplers.no_u_turn import NutsState, nuts
+from noisewise.samplers.hierarchies.centring import LocationScale
+from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts
 
 _NUM_CHAINS = 2
 """Chains of the warm-up that finds the shares."""
