@@ -240,10 +240,7 @@ class Prior:
         """The prior of some of the names.
 
         Args:
-            kept: Names of the prior.
-
-        Raises:
-            InvalidInputError: If a name is unknown, or depends on one that is left out.
+            kept: Names of the prior, none of which depends on one that is left out.
 
         >>> prior = Prior({"mu": dist.Normal(0, 1), "e": lambda mu: dist.Normal(mu, 1).expand([9])})
         >>> prior.only(["mu"])
