@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from noisewise import mechanisms
-from noisewise.disclosure.fields import as_described
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
+from noisewise.disclosure.fields import as_described, promises_something
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
@@ -33,7 +34,7 @@ def combined(releases: tuple[Any, ...]) -> Release:
         mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
         names=_joined_names(parts),
         guarantee=_composed(parts),
-        neighbours=parts[0].neighbours,
+        neighbours=_joined_neighbours(parts),
         query=_joined_query(parts),
         num_records=next(
             (part.num_records for part in parts if part.num_records is not None), None
@@ -68,12 +69,12 @@ def _listed(item: Any) -> Iterable[Any]:
 
 
 def _check_one_dataset(parts: list[Release]) -> None:
-    units = sorted({part.privacy_unit for part in parts})
+    relations = _stated_neighbours(parts)
+    units = sorted({relation.unit for relation in relations})
     if len(units) > 1:
         raise InvalidInputError(
             f"The releases protect different units, {', '.join(units)}: they do not add up."
         )
-    relations = list(dict.fromkeys(part.neighbours for part in parts))
     if len(relations) > 1:
         raise InvalidInputError(
             f"The releases are about different neighbours, {' and '.join(map(repr, relations))}:"
@@ -84,6 +85,25 @@ def _check_one_dataset(parts: list[Release]) -> None:
         raise InvalidInputError(
             f"The releases are about {sorted(sizes)} records: they are not of one dataset."
         )
+
+
+def _stated_neighbours(parts: list[Release]) -> list[AbstractNeighbours]:
+    """The different relations that the parts are about, without those of parts that promise nothing
+    about any, and without the default of parts whose guarantee is unknown.
+    """
+    stated = (
+        part.neighbours
+        for part in parts
+        if promises_something(part.mechanism, part.guarantee)
+        or (part.guarantee is None and part.neighbours != REPLACE_ONE)
+    )
+    return list(dict.fromkeys(stated))
+
+
+def _joined_neighbours(parts: list[Release]) -> AbstractNeighbours:
+    """The one relation that parts are about; where they are about none, what they all name."""
+    named = {part.neighbours for part in parts} - {REPLACE_ONE}
+    return next(iter(_stated_neighbours(parts) or (named if len(named) == 1 else ())), REPLACE_ONE)
 
 
 def _one_is_given_twice(parts: list[Release]) -> bool:

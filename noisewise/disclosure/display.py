@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, AddRemoveOne
+from noisewise.disclosure.fields import promises_something
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 
@@ -52,12 +53,11 @@ def block(release: Release) -> str:
 
 def _facts(release: Release) -> list[tuple[str, str]]:
     """What is public about the values, by name."""
-    return [
-        ("mechanism", _kinds(release.mechanism)),
-        ("guarantee", _guarantee(release)),
-        ("neighbours", _neighbours(release.neighbours)),
-        ("records", "not stated" if release.num_records is None else str(release.num_records)),
-    ]
+    records = "not stated" if release.num_records is None else str(release.num_records)
+    facts = [("mechanism", _kinds(release.mechanism)), ("guarantee", _guarantee(release))]
+    if release.guarantee is None or promises_something(release.mechanism, release.guarantee):
+        facts.append(("neighbours", _neighbours(release.neighbours)))
+    return [*facts, ("records", records)]
 
 
 def _number(value: float, sd: float | None) -> str:

@@ -247,6 +247,29 @@ def implied_by(mechanism: AbstractMechanism) -> AbstractGuarantee | None:
         return None
 
 
+def promises_something(mechanism: AbstractMechanism, guarantee: AbstractGuarantee | None) -> bool:
+    """Whether neighbours mean anything here: for the guarantee, or for that of some cells beside
+    others of which nothing is promised.
+
+    Args:
+        mechanism: The noise.
+        guarantee: That of all cells, None if it is not known.
+
+    >>> from noisewise.mechanisms import Exact, Laplace, Product
+    >>> promises_something(Exact(), NoGuarantee())
+    False
+    >>> promises_something(Product([Exact(), Laplace(1.0, sensitivity=1.0)]), NoGuarantee())
+    True
+    """
+    if guarantee is not None and guarantee.promises:
+        return True
+    if mechanism.is_composed:
+        parts = mechanism.calibrated_blocks(mechanism.width or 1)
+        return any(promises_something(part, None) for part, _ in parts)
+    implied = implied_by(mechanism) if mechanism.spends else None
+    return implied is not None and implied.promises
+
+
 def require_guarantee(stated: Any) -> None:
     """Refuse what is neither a guarantee nor None.
 

@@ -350,7 +350,8 @@ class Release:
         guarantee.
 
         `Release.combine(a, b)`, `Release.combine([a, b])` and `a.combine(b)` are the same. Names
-        that occur twice are preceded by the release's number.
+        that occur twice are preceded by the release's number. Parts that promise nothing, such as
+        exact totals, go with any neighbours; the others must be about the same.
 
         Args:
             releases: Two or more releases of the same people.

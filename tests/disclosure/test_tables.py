@@ -143,6 +143,47 @@ def test_tables_are_joined_by_their_labels():
     assert plain.labels is None
 
 
+ADDED = nw.AddRemoveOne(max_contributions=300)
+HOUSEHOLD = nw.AddRemoveOne("household")
+
+
+@pytest.mark.parametrize("stated", [ADDED, HOUSEHOLD])
+def test_numbers_without_noise_are_joined_to_any_table(stated):
+    """They promise nothing about neighbours, so that no relation of theirs stands in the way."""
+    noise = m.DiscreteLaplace(2.0, sensitivity=1.0, neighbours=stated)
+    cells = nw.Release([3.0, 5.0], noise, labels={"a": [1, 2]})
+    promised = nw.Release(
+        [3.0, 5.0], m.DiscreteLaplace(2.0), guarantee=nw.PureDP(1.0, neighbours=stated)
+    )
+    total = nw.Release([8.0], m.Exact(), labels={"a": [None]})
+    rounded = nw.Release([9.0], m.Rounded(base=3), neighbours=nw.AddRemoveOne("school"))
+    for parts in ((cells, total), (total, cells), (promised, total), (rounded, promised)):
+        both = nw.Release.combine(*parts)
+        assert both.neighbours == stated
+        assert both.guarantee == nw.NoGuarantee()
+        assert nw.Release.from_json(both.to_json()) == both
+    unknown = nw.Release.combine(cells, nw.Release([1.0], m.Laplace(1.0)))
+    assert (unknown.neighbours, unknown.guarantee) == (stated, None)
+    nothing = nw.Release.combine(total, rounded)
+    assert nothing.neighbours == nw.AddRemoveOne("school")
+    other = nw.AddRemoveOne("page view")
+    for part in (
+        nw.Release([1.0], m.Laplace(1.0, sensitivity=1.0)),
+        nw.Release([1.0], m.Laplace(1.0), neighbours=other),
+        nw.Release([1.0, 2.0], m.Product([m.Exact(), m.Laplace(1.0, sensitivity=1.0)])),
+    ):
+        with pytest.raises(InvalidInputError, match="do not add up"):
+            nw.Release.combine(cells, part)
+
+
+def test_where_nothing_is_promised_no_neighbours_are_shown():
+    total = nw.Release([8.0], m.Exact())
+    assert "no privacy claimed" in repr(total)
+    assert "neighbours" not in repr(total)
+    beside = m.Product([m.Exact(), m.Laplace(1.0, sensitivity=1.0)])
+    assert "neighbours  replace-one" in repr(nw.Release([8.0, 1.0], beside))
+
+
 def test_scales_by_row():
     numbers = FRAME.assign(cases=[470, 12, 512, 9])
     by_scale = table(
