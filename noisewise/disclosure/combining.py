@@ -16,6 +16,8 @@ from noisewise.queries import Joint
 
 _MAX_DESCRIPTION = 1000
 """Characters of a description: as many as any text of a file may have."""
+_ALL = None
+"""The place of cells of which it is not known which ones they are: all that a release may have."""
 
 
 def combined(releases: tuple[Any, ...]) -> Release:
@@ -25,9 +27,12 @@ def combined(releases: tuple[Any, ...]) -> Release:
         releases: Releases, or lists of them.
 
     Raises:
-        InvalidInputError: If one is given twice, or they are not of one dataset.
+        InvalidInputError: If a release, or a cell of one, is given twice, or they are not of one
+            dataset.
     """
-    parts = _parts(releases)
+    parts = _rejoined(_parts(releases))
+    if len(parts) == 1:
+        return parts[0]
     widths = [part.mechanism.width or len(part.values) for part in parts]
     return Release(
         values=tuple(value for part in parts for value in part.values),
@@ -41,7 +46,7 @@ def combined(releases: tuple[Any, ...]) -> Release:
         ),
         description=_joined_descriptions(parts),
         versions=_joined_versions(parts),
-        ids=tuple(name for part in parts for name in part.ids),
+        ids=tuple(dict.fromkeys(name for part in parts for name in part.ids)),
         labels=_joined_labels(parts),
         source=_joined_source(parts),
     )
@@ -57,7 +62,8 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
     if _one_is_given_twice(parts):
         raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in"
+            "The same release, or a cell of it, is given twice: it counts once. Take different"
+            " cells of one release by one select. If these are two releases that agree in"
             " everything by chance, give them different descriptions."
         )
     _check_one_dataset(parts)
@@ -107,16 +113,46 @@ def _joined_neighbours(parts: list[Release]) -> AbstractNeighbours:
 
 
 def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or by all that they say where one has
-    no ids.
-
+    """Whether some release, or some cell of one, is in two of these: by their ids, or by all that
+    they say where one has no ids.
     """
-    ids = [name for part in parts for name in part.ids]
+    cells = [(name, place) for part in parts for name in part.ids for place in part.part or (_ALL,)]
+    whole = {name for name, place in cells if place is _ALL}
     alike: dict[str, list[bool]] = {}
     for part in parts:
-        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(
-        len(named) > 1 and not all(named) for named in alike.values()
+        said = dataclasses.replace(part, ids=(), part=None).to_json()
+        alike.setdefault(said, []).append(bool(part.ids))
+    return (
+        len(set(cells)) < len(cells)
+        or any(name in whole for name, place in cells if place is not _ALL)
+        or any(len(named) > 1 and not all(named) for named in alike.values())
+    )
+
+
+def _rejoined(parts: list[Release]) -> list[Release]:
+    """The parts of one and the same release, which `select` took apart, as one part again, in the
+    place of the first.
+
+    All its cells together have its guarantee, and so have any of them, as what is left of a release
+    is a function of it. `select` marks parts where the noise has no number of its own for each
+    cell, so that the mechanism of some cells is that of all. The release is known by its random id
+    alone: two that merely say the same may be two.
+    """
+    groups: dict[Any, list[Release]] = {}
+    for number, part in enumerate(parts):
+        same = (part.ids, part.guarantee, repr(part.mechanism.to_spec()))
+        groups.setdefault(number if part.part is None else same, []).append(part)
+    return [_of_one(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _of_one(parts: list[Release]) -> Release:
+    """Different cells of one release, which all have the noise of the first."""
+    return dataclasses.replace(
+        parts[0],
+        values=tuple(value for part in parts for value in part.values),
+        names=_joined_names(parts),
+        labels=_joined_labels(parts),
+        part=tuple(place for part in parts for place in part.part or ()),
     )
 
 

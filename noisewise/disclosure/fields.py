@@ -349,6 +349,29 @@ def as_ids(ids: Any) -> tuple[str, ...]:
     return given  # type: ignore[return-value]
 
 
+def as_part(part: Any, ids: tuple[str, ...], width: int) -> tuple[int, ...] | None:
+    """The places of values in the release of which they are a part.
+
+    Args:
+        part: Different whole numbers from 0, one per value; None for a release that is no part.
+        ids: The names of the release, of which a part has one.
+        width: The number of values.
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    if part is None:
+        return None
+    given = tuple(part) if isinstance(part, (list, tuple)) else ()
+    places = all(type(place) is int and place >= 0 for place in given)
+    if not places or not len(set(given)) == len(given) == width or len(ids) != 1:
+        raise InvalidInputError(
+            "part must be the different places, from 0, that the values have in the one release"
+            " that ids names, as `select` makes them: leave it out."
+        )
+    return given
+
+
 def as_versions(versions: Any) -> dict[str, str]:
     """Versions of packages by name.
 

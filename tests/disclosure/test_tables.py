@@ -117,6 +117,10 @@ def test_cells_are_chosen_by_their_labels():
             release.select(**chosen)
     with pytest.raises(InvalidInputError, match="no labels to select by"):
         nw.Release([1.0], m.Laplace(1.0)).select(a=1)
+    partly = m.PerCell([m.Laplace(2.0, sensitivity=1.0), m.Laplace(2.0)], [0, 1])
+    stated = nw.Release([3.0, 4.0], partly, labels={"a": [1, 2]}, guarantee=nw.PureDP(3.0))
+    assert stated.select(a=1).guarantee == nw.PureDP(0.5)
+    assert stated.select(a=2).guarantee == nw.PureDP(3.0)
     private = nw.Release(
         [3.0, 4.0], m.Laplace(2.0, sensitivity=1.0), labels={"a": [1, 2]}, requested=nw.PureDP(0.5)
     )
