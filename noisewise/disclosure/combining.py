@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 from noisewise import mechanisms
 from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
-from noisewise.disclosure.fields import as_described, promises_something
+from noisewise.disclosure.fields import as_described, implied_by, promises_something
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
 from noisewise.queries import Joint
 
@@ -33,10 +35,9 @@ def combined(releases: tuple[Any, ...]) -> Release:
     parts = _rejoined(_parts(releases))
     if len(parts) == 1:
         return parts[0]
-    widths = [part.mechanism.width or len(part.values) for part in parts]
     return Release(
         values=tuple(value for part in parts for value in part.values),
-        mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
+        mechanism=_joined_mechanism(parts),
         names=_joined_names(parts),
         guarantee=_composed(parts),
         neighbours=_joined_neighbours(parts),
@@ -154,6 +155,24 @@ def _of_one(parts: list[Release]) -> Release:
         labels=_joined_labels(parts),
         part=tuple(place for part in parts for place in part.part or ()),
     )
+
+
+def _joined_mechanism(parts: list[Release]) -> mechanisms.Product:
+    """One block for each part, and one for parts in a row that have the same noise in independent
+    cells and know no sensitivity, of which a year may have 365: programs grow with their blocks.
+    """
+    blocks = [
+        (group[0].mechanism, sum(part.mechanism.width or len(part.values) for part in group))
+        for group in (list(alike) for _, alike in itertools.groupby(parts, _noise_of))
+    ]
+    return mechanisms.Product([block for block, _ in blocks], [width for _, width in blocks])
+
+
+def _noise_of(part: Release) -> Any:
+    """What is equal for parts that one block serves; for others, their address."""
+    noise = part.mechanism
+    apart = noise.width is not None or Capability.CDF not in noise.capabilities
+    return id(part) if apart or implied_by(noise) is not None else repr(noise.to_spec())
 
 
 def _composed(parts: list[Release]) -> AbstractGuarantee | None:

@@ -107,9 +107,8 @@ def _kinds(mechanism: AbstractMechanism) -> str:
     """The names of the mechanisms; neighbours of one kind are counted."""
     if not mechanism.is_composed:
         return type(mechanism).__name__
-    counts = [
-        (name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.blocks))
-    ]
+    parts = (part for part, _ in mechanism.calibrated_blocks(mechanism.width or 1))
+    counts = [(name, len(list(group))) for name, group in itertools.groupby(map(_kinds, parts))]
     names = [name if count == 1 else f"{count} x {name}" for name, count in counts]
     return ", ".join(names[:_MAX_COLUMNS]) + (", ..." if len(names) > _MAX_COLUMNS else "")
 

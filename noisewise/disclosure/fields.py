@@ -237,10 +237,10 @@ def implied_by(mechanism: AbstractMechanism) -> AbstractGuarantee | None:
     """The guarantee that a mechanism gives: none where a block promises nothing; None if it does
     not know its sensitivity.
     """
-    if mechanism.is_composed and any(
-        (part := implied_by(block)) is not None and not part.promises for block in mechanism.blocks
-    ):
-        return NoGuarantee()
+    if mechanism.is_composed:
+        parts = (implied_by(part) for part, _ in mechanism.calibrated_blocks(mechanism.width or 1))
+        if any(part is not None and not part.promises for part in parts):
+            return NoGuarantee()
     try:
         return mechanism.guarantee
     except MissingCapabilityError:

@@ -254,6 +254,10 @@ class AbstractNoiseLaw(eqx.Module):
     def _log_prob_bound(self, s_dp: Array) -> Array:
         return self._log_prob_bound_each(s_dp).sum(-1)
 
+    def _possible(self, s_dp: Array) -> Array:
+        """Which values, elementwise, lie on the support."""
+        return self.support.contains(s_dp)
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         """Elementwise bound of the log density or probability, where columns are independent."""
         raise self._lacks(Capability.BOUND)
@@ -304,5 +308,5 @@ def _log_prob_bound(law: AbstractNoiseLaw, s_dp: Array) -> Array:
 
 
 def _on_support(law: AbstractNoiseLaw, s_dp: Array, value: Array) -> Array:
-    possible = law.support.contains(s_dp).all(-1) & ~jnp.isnan(value)
+    possible = law._possible(s_dp).all(-1) & ~jnp.isnan(value)
     return jnp.where(possible, value, -jnp.inf)

@@ -17,6 +17,9 @@ from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
 from noisewise.mechanisms.supports import AbstractSupport, Blocks
 
+MAX_MECHANISMS = 1_000
+"""Mechanisms in one: those of a few hundred already take a minute to compile."""
+
 
 class Product(AbstractMechanism):
     r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through
@@ -36,7 +39,8 @@ class Product(AbstractMechanism):
 
     Raises:
         InvalidTypeError: If `mechanisms` is not a list of mechanisms.
-        InvalidInputError: If the widths do not fit the mechanisms.
+        InvalidInputError: If the widths do not fit the mechanisms, or there are more than a
+            thousand.
 
     >>> import noisewise as nw
     >>> wide = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.6)
@@ -56,6 +60,7 @@ class Product(AbstractMechanism):
     ) -> None:
         self.mechanisms = _mechanisms(mechanisms)
         self.widths = _widths(self.mechanisms, widths)
+        require_few("Product", self.mechanisms)
 
     @property
     def blocks(self) -> tuple[AbstractMechanism, ...]:
@@ -235,6 +240,10 @@ class Product(AbstractMechanism):
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         return _join([mechanism._log_sf(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
 
+    def _possible(self, s_dp: Array) -> Array:
+        parts = zip(self.mechanisms, _split(s_dp, self._output_widths), strict=True)
+        return _join([mechanism._possible(y) for mechanism, y in parts])
+
     def _log_prob_bound(self, s_dp: Array) -> Array:
         parts = _split(s_dp, self._output_widths)
         return sum(
@@ -293,6 +302,27 @@ def _mechanisms(mechanisms: Any) -> tuple[AbstractMechanism, ...]:
     if not blocks:
         raise InvalidInputError("Product needs at least one mechanism, got an empty list.")
     return blocks
+
+
+def require_few(name: str, mechanisms: tuple[AbstractMechanism, ...]) -> None:
+    """Refuse more mechanisms than there may be in one.
+
+    Raises:
+        InvalidInputError: If there are more than `MAX_MECHANISMS`, with those inside others.
+    """
+    number = sum(map(_number_of, mechanisms))
+    if number > MAX_MECHANISMS:
+        raise InvalidInputError(
+            f"{name} has {number:,} mechanisms, more than {MAX_MECHANISMS:,}: give cells of one"
+            " kind one mechanism, with a number per column where these differ, as in"
+            " DiscreteLaplace(scale=[3.0, 8.0])."
+        )
+
+
+def _number_of(mechanism: AbstractMechanism) -> int:
+    if not mechanism.is_composed:
+        return 1
+    return sum(_number_of(part) for part, _ in mechanism.calibrated_blocks(mechanism.width or 1))
 
 
 def _widths(mechanisms: tuple[AbstractMechanism, ...], widths: Any) -> tuple[int, ...]:

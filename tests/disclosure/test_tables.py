@@ -180,6 +180,24 @@ def test_numbers_without_noise_are_joined_to_any_table(stated):
             nw.Release.combine(cells, part)
 
 
+def test_parts_with_the_same_noise_share_a_block():
+    """Programs grow with blocks; what knows its sensitivity, or ties its cells, stays apart."""
+    noise = m.Thresholded(COUNTS, above=450.0)
+    days = [nw.Release([460.0 + j, None], noise) for j in range(5)]
+    year = nw.Release.combine(
+        *days, nw.Release([3.0], m.Laplace(1.0)), nw.Release([4.0], noise.mechanism)
+    )
+    assert year.mechanism.widths == (10, 1, 1)
+    assert year.mechanism.blocks[0].to_spec() == noise.to_spec()
+    s = np.full(12, 455.0)
+    parts = [part.mechanism.log_prob(part.observed, s[:2]) for part in days]
+    whole = nw.Release.combine(days)
+    assert np.isclose(whole.mechanism.log_prob(whole.observed, s[:10]), sum(parts), rtol=1e-12)
+    for kind in (m.Laplace(1.0, sensitivity=1.0), m.EuclideanLaplace(1.0)):
+        pair = nw.Release.combine(nw.Release([1.0], kind), nw.Release([2.0], kind))
+        assert pair.mechanism.widths == (1, 1)
+
+
 def test_where_nothing_is_promised_no_neighbours_are_shown():
     total = nw.Release([8.0], m.Exact())
     assert "no privacy claimed" in repr(total)

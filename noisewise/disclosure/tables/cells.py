@@ -47,14 +47,14 @@ def as_label(value: Any) -> Label:
     (2020, '2020-01-31', None)
     """
     value = value.item() if isinstance(value, np.generic) else value
-    if is_nothing(value):
+    if value is None or type(value) is bool or (type(value) is int and abs(value) < _LARGEST):
+        return value
+    if type(value) is not str and is_nothing(value):
         return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
-    if isinstance(value, bool):
-        return value
     if isinstance(value, numbers.Integral) and abs(int(value)) < _LARGEST:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
