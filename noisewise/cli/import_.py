@@ -7,6 +7,7 @@ takes and needs: its signature is asked.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,11 @@ Examples:
   noisewise import table stays.csv --value count --label district \
       --mechanism discrete-laplace --scale 3 --threshold 10 --absent X \
       --out stays.json
+
+  noisewise import table views.csv --value views --label page --label date \
+      --by noise --mechanism old=laplace --mechanism new=discrete-gaussian \
+      --scale old=30 --scale new=18.2 --threshold least --absent "" \
+      --missing status=no_file --out views.json
 
   noisewise import opendp measurement.json --output released.json \
       --sensitivity 10 --neighbours add-remove --out sum.json
@@ -51,6 +57,14 @@ _FLAGS = {
     "geocodes": "--geocode",
 }
 """Options that are given once for each name, and so are named after one."""
+_EXAMPLES = {
+    "--mechanism": "old=laplace",
+    "--scale": "old=30",
+    "--threshold": "old=450",
+    "--base": "small=3",
+    "--risk": "NZ=lower",
+}
+"""What to write where an option is given once for each entry."""
 _DEFAULT_UNIT = "person"
 
 
@@ -94,11 +108,20 @@ def import_release(
     ] = None,
     separator: Annotated[str | None, _text("Between cells; a comma by default.", _FILE)] = None,
     mechanism: Annotated[
+        list[str] | None,
+        _text(
+            "laplace, gaussian, discrete-laplace, discrete-gaussian, exact or rounded.",
+            _NOISE,
+            metavar="[ENTRY=]NAME",
+        ),
+    ] = None,
+    by: Annotated[
         str | None,
-        _text("laplace, gaussian, discrete-laplace, discrete-gaussian, exact or rounded.", _NOISE),
+        _text("The column whose entries choose among several mechanisms.", _NOISE),
     ] = None,
     scale: Annotated[
-        str | None, _text("The scale: a number, or a column.", _NOISE, metavar="NUMBER|COLUMN")
+        list[str] | None,
+        _text("The scale: a number, or a column.", _NOISE, metavar="[ENTRY=]NUMBER|COLUMN"),
     ] = None,
     sd: Annotated[str | None, _text("The column of standard deviations.", _NOISE)] = None,
     variance: Annotated[str | None, _text("The column of variances.", _NOISE)] = None,
@@ -111,7 +134,10 @@ def import_release(
             show_default=False,
         ),
     ] = None,
-    base: Annotated[int | None, _text("What counts were rounded to.", _NOISE)] = None,
+    base: Annotated[
+        list[str] | None,
+        _text("What counts were rounded to.", _NOISE, metavar="[ENTRY=]NUMBER"),
+    ] = None,
     atom: Annotated[
         str | None, _text("The type of OpenDP's numbers, such as i64 or f64.", _NOISE)
     ] = None,
@@ -123,10 +149,23 @@ def import_release(
         list[str] | None,
         _text("lower, medium or higher; or CODE=RISK.", _NOISE, metavar="RISK"),
     ] = None,
-    threshold: Annotated[float | None, _text("The least number that is published.", _CELLS)] = None,
+    threshold: Annotated[
+        list[str] | None,
+        _text(
+            "The least number that is published, or the column that has it.",
+            _CELLS,
+            metavar="[ENTRY=]NUMBER|COLUMN",
+        ),
+    ] = None,
     absent: Annotated[str | None, _text("What stands for suppressed cells.", _CELLS)] = None,
     missing: Annotated[
-        str | None, _text("The column that says where nothing was measured.", _CELLS)
+        str | None,
+        _text(
+            "The column that says where nothing was measured: true and false, or the text that"
+            " says so.",
+            _CELLS,
+            metavar="COLUMN[=TEXT]",
+        ),
     ] = None,
     cells: Annotated[Path | None, _text("A file that lists all public cells.", _CELLS)] = None,
     constraints: Annotated[
@@ -138,7 +177,7 @@ def import_release(
     ] = None,
     sensitivity: Annotated[
         list[str] | None,
-        _text("The largest change between neighbours.", _PRIVACY, metavar="[COLUMN=]NUMBER"),
+        _text("The largest change between neighbours.", _PRIVACY, metavar="[ENTRY=]NUMBER"),
     ] = None,
     neighbours: Annotated[str | None, _text("replace-one or add-remove.", _PRIVACY)] = None,
     unit: Annotated[str | None, _text("Whose records they are; a person's.", _PRIVACY)] = None,
@@ -173,22 +212,23 @@ def import_release(
         "output": output,
         "date": date,
         "separator": separator,
-        "mechanism": mechanism,
-        "scale": _scale(scale),
+        "mechanism": _by_name("--mechanism", mechanism),
+        "by": by,
+        "scale": _each("--scale", scale, _number_or_column),
         "sd": sd,
         "variance": variance,
         "variance_is_sigma_squared": variance_is_sigma_squared,
-        "base": base,
+        "base": _each("--base", base, _whole),
         "atom": atom,
         "signed": signed,
         "risk": _by_name("--risk", risk),
-        "threshold": threshold,
+        "threshold": _each("--threshold", threshold, _number_or_column),
         "absent": absent,
-        "missing": missing,
+        "missing": _missing(missing),
         "cells": cells,
         "constraints": constraints,
         "invariants": invariants,
-        "sensitivity": _sensitivity(sensitivity),
+        "sensitivity": _each("--sensitivity", sensitivity, _one),
         "neighbours": relation,
         "guarantee": _guarantee(relation, epsilon=epsilon, delta=delta, rho=rho),
         "name": name,
@@ -224,27 +264,27 @@ def _flag(option: str) -> str:
     return _FLAGS.get(option, "--" + option.replace("_", "-"))
 
 
-def _scale(text: str | None) -> float | str | None:
-    """A number, or the name of a column."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
-
-
 def _by_name(flag: str, texts: list[str] | None) -> Any:
     """One text for all, or one for each name."""
     if texts is None or (len(texts) == 1 and "=" not in texts[0]):
         return None if texts is None else texts[0]
-    return assignments(flag, texts)
+    return assignments(flag, texts, example=_EXAMPLES.get(flag, "total=2"))
 
 
-def _sensitivity(texts: list[str] | None) -> Any:
-    """One number for all columns, or one for each."""
-    found = _by_name("--sensitivity", texts)
+def _each(flag: str, texts: list[str] | None, read: Callable[[str, str], Any]) -> Any:
+    """What one text means, or each of several."""
+    found = _by_name(flag, texts)
     if isinstance(found, dict):
-        return {name: _one("--sensitivity", text) for name, text in found.items()}
-    return None if found is None else _one("--sensitivity", found)
+        return {name: read(flag, text) for name, text in found.items()}
+    return None if found is None else read(flag, found)
+
+
+def _number_or_column(flag: str, text: str) -> float | str:
+    """A number, or the name of a column."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _one(flag: str, text: str) -> float:
@@ -252,6 +292,19 @@ def _one(flag: str, text: str) -> float:
     if len(parts) != 1:
         raise InvalidInputError(f"{flag} takes one number, got {text!r}.")
     return parts[0]
+
+
+def _whole(flag: str, text: str) -> int:
+    number = _one(flag, text)
+    if not number.is_integer():
+        raise InvalidInputError(f"{flag} takes a whole number, got {text!r}.")
+    return int(number)
+
+
+def _missing(text: str | None) -> str | dict[str, str] | None:
+    """A column, or a column and its text for cells of which nothing was measured."""
+    column, equals, mark = (text or "").partition("=")
+    return {column: mark} if equals else text
 
 
 def _guarantee(relation: Any, **given: float | None) -> Any:

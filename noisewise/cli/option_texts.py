@@ -157,27 +157,33 @@ def numbers(flag: str, text: str | None) -> tuple[float, ...]:
         ) from None
 
 
-def assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
+def assignments(
+    flag: str, texts: list[str] | None, *, example: str = "smoker=no,yes"
+) -> dict[str, str]:
     """Options such as "age=0,100", given once for each column.
 
     Args:
         flag: The option, as messages name it.
         texts: What was given.
+        example: A column and its values, for messages.
 
     Returns:
         The texts after the equals signs, by column.
 
     Raises:
-        InvalidInputError: If a column or its values are missing.
+        InvalidInputError: If a column or its values are missing, or a column is given twice.
     """
     pairs = [text.partition("=") for text in texts or ()]
     for (name, equals, value), text in zip(pairs, texts or (), strict=True):
         if not (name.strip() and equals and value.strip()):
-            example = "age=0,100" if flag == "--bounds-of" else "smoker=no,yes"
             raise InvalidInputError(
-                f"{flag} takes a column and its values, such as {example}, got {text!r}."
+                f"{flag} takes NAME=VALUE here, such as {example}, got {text!r}."
             )
-    return {name.strip(): value for name, _, value in pairs}
+    found = {name.strip(): value for name, _, value in pairs}
+    if len(found) < len(pairs):
+        twice = next(name for name in found if sum(name == pair[0].strip() for pair in pairs) > 1)
+        raise InvalidInputError(f"{flag} is given twice for {twice!r}: choose one.")
+    return found
 
 
 def pair(text: str, name: str) -> tuple[float, float]:

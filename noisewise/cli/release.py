@@ -293,7 +293,8 @@ def release(
         predictors=tuple(name.strip() for text in predictors or () for name in text.split(",")),
         bounds=bounds,
         bounds_of={
-            name: pair(text, name) for name, text in assignments("--bounds-of", bounds_of).items()
+            name: pair(text, name)
+            for name, text in assignments("--bounds-of", bounds_of, example="age=0,100").items()
         },
         bins=bins,
         edges=numbers("--edges", edges),

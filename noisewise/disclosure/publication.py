@@ -190,7 +190,8 @@ class Release:
             cells: The labels of all public cells, where the rows of suppressed ones are left out:
                 a frame, also with the columns of `by`, `scale` and `missing` that these cells
                 need, or "product" for all combinations of the labels that occur.
-            missing: The column, or the mask, that says where nothing was measured.
+            missing: The column of True and False, or the mask, that says where nothing was
+                measured. Texts are compared first: missing=frame["status"] == "no file".
             neighbours: The relation of neighbours, if the publisher names one.
             guarantee: What the publisher states; it stays marked as stated unless the mechanism
                 implies it.

@@ -88,6 +88,18 @@ TABLE = [
     (f"{STAYS} --mechanism laplace --scale 3 --neighbours some", "replace-one or add-remove"),
     (f"{STAYS} --mechanism laplace --scale 3 --sensitivity two", "separated by commas"),
     (f"{STAYS} --mechanism rounded --absent X", "--base"),
+    (f"{STAYS} --mechanism rounded --base 2.5 --absent X", "whole number"),
+    (f"{STAYS} --mechanism a=laplace --scale 3 --absent X", "--by COLUMN"),
+    (f"{STAYS} --mechanism laplace --scale 3 --by district --absent X", "--by COLUMN"),
+    (
+        f"{STAYS} --mechanism laplace --mechanism exact --by district",
+        "NAME=VALUE here, such as old",
+    ),
+    (f"{STAYS} --mechanism a=laplace --mechanism a=exact --by district", "twice for 'a'"),
+    (f"{STAYS} --mechanism a=laplace --by district --scale 3 --absent X", "has no entry"),
+    (f"{STAYS} --mechanism laplace --scale 3 --threshold least --absent X", "no column 'least'"),
+    (f"{STAYS} --mechanism laplace --scale 3 --missing district", "--missing district=TEXT"),
+    (f"{STAYS} --mechanism laplace --scale 3 --missing district=Lost", "nowhere 'Lost'"),
     (
         f"{STAYS.replace('count', 'size')} --mechanism laplace --scale 3 --threshold 1",
         "--cells FILE",
