@@ -159,7 +159,7 @@ def _of_one(parts: list[Release]) -> Release:
 
 def _joined_mechanism(parts: list[Release]) -> mechanisms.Product:
     """One block for each part, and one for parts in a row that have the same noise in independent
-    cells and know no sensitivity, of which a year may have 365: programs grow with their blocks.
+    cells and claim no privacy, of which a year may have 365: programs grow with their blocks.
     """
     blocks = [
         (group[0].mechanism, sum(part.mechanism.width or len(part.values) for part in group))
@@ -172,7 +172,9 @@ def _noise_of(part: Release) -> Any:
     """What is equal for parts that one block serves; for others, their address."""
     noise = part.mechanism
     apart = noise.width is not None or Capability.CDF not in noise.capabilities
-    return id(part) if apart or implied_by(noise) is not None else repr(noise.to_spec())
+    implied = implied_by(noise)
+    claims = implied is not None and implied.promises
+    return id(part) if apart or claims else repr(noise.to_spec())
 
 
 def _composed(parts: list[Release]) -> AbstractGuarantee | None:

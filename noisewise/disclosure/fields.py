@@ -263,11 +263,9 @@ def promises_something(mechanism: AbstractMechanism, guarantee: AbstractGuarante
     """
     if guarantee is not None and guarantee.promises:
         return True
-    if mechanism.is_composed:
-        parts = mechanism.calibrated_blocks(mechanism.width or 1)
-        return any(promises_something(part, None) for part, _ in parts)
-    implied = implied_by(mechanism) if mechanism.spends else None
-    return implied is not None and implied.promises
+    parts = [part for part, _ in mechanism.uncomposed(mechanism.width or 1) if part.spends]
+    implied = map(implied_by, parts)
+    return any(each is not None and each.promises for each in implied)
 
 
 def require_guarantee(stated: Any) -> None:

@@ -15,11 +15,8 @@ from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.product import Product, require_few
+from noisewise.mechanisms.product import Product, in_words, require_few
 from noisewise.mechanisms.supports import AbstractSupport, side_by_side
-
-_FEW = 8
-"""Mechanisms whose names a sentence lists: as many as fit into two lines."""
 
 
 class PerCell(AbstractMechanism):
@@ -172,11 +169,7 @@ class PerCell(AbstractMechanism):
         return [deviations[place] for place in self._back.tolist()]
 
     def describe(self) -> str:
-        parts = [
-            f"{mechanism.describe()} ({count} of the cells)"
-            for mechanism, count in zip(self.mechanisms, self._counts, strict=True)
-        ]
-        return "; ".join(parts[:_FEW]) + ("; ..." if len(parts) > _FEW else "")
+        return in_words(self, "cells")
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         return self.sorted.estimate(s_dp[..., self._order])[..., self._back]

@@ -20,6 +20,9 @@ from noisewise.mechanisms.supports import AbstractSupport, Blocks
 MAX_MECHANISMS = 1_000
 """Mechanisms in one: those of a few hundred already take a minute to compile."""
 
+_FEW = 8
+"""Laws that a sentence lists: as many as can be told apart."""
+
 
 class Product(AbstractMechanism):
     r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through
@@ -98,9 +101,7 @@ class Product(AbstractMechanism):
         return any(mechanism.has_noiseless_columns for mechanism in self.mechanisms)
 
     def describe(self) -> str:
-        return "; ".join(
-            f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in self._parts
-        )
+        return in_words(self, "numbers")
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         parts = np.split(s_dp, np.cumsum(self._output_widths)[:-1], axis=-1)
@@ -310,7 +311,7 @@ def require_few(name: str, mechanisms: tuple[AbstractMechanism, ...]) -> None:
     Raises:
         InvalidInputError: If there are more than `MAX_MECHANISMS`, with those inside others.
     """
-    number = sum(map(_number_of, mechanisms))
+    number = sum(len(each.uncomposed(each.width or 1)) for each in mechanisms)
     if number > MAX_MECHANISMS:
         raise InvalidInputError(
             f"{name} has {number:,} mechanisms, more than {MAX_MECHANISMS:,}: give cells of one"
@@ -319,10 +320,15 @@ def require_few(name: str, mechanisms: tuple[AbstractMechanism, ...]) -> None:
         )
 
 
-def _number_of(mechanism: AbstractMechanism) -> int:
-    if not mechanism.is_composed:
-        return 1
-    return sum(_number_of(part) for part, _ in mechanism.calibrated_blocks(mechanism.width or 1))
+def in_words(mechanism: AbstractMechanism, noun: str) -> str:
+    """What is done to the numbers, and to how many of them, by a mechanism composed of others."""
+    counts: dict[str, int] = {}
+    for part, width in mechanism.uncomposed(mechanism.width or 1):
+        text = part.describe()
+        counts[text] = counts.get(text, 0) + width
+    parts = [f"{text} ({count:,} of the {noun})" for text, count in counts.items()]
+    rest = f"; and {len(parts) - _FEW} more laws" if len(parts) > _FEW else ""
+    return "; ".join(parts[:_FEW]) + rest
 
 
 def _widths(mechanisms: tuple[AbstractMechanism, ...], widths: Any) -> tuple[int, ...]:
