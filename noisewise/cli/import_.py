@@ -15,7 +15,14 @@ import typer
 
 from noisewise._core.files import require_new
 from noisewise.cli import show
-from noisewise.cli.option_texts import assignments, guarantee_from, neighbours_from, numbers, stated
+from noisewise.cli.option_texts import (
+    assignments,
+    guarantee_from,
+    neighbours_if_given,
+    numbers,
+    stated,
+)
+from noisewise.cli.options import optional
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -65,14 +72,6 @@ _EXAMPLES = {
     "--risk": "NZ=lower",
 }
 """What to write where an option is given once for each entry."""
-_DEFAULT_UNIT = "person"
-
-
-def _text(help: str, panel: str, *flags: str, metavar: str | None = None) -> Any:
-    """An option that may be left out."""
-    return typer.Option(
-        *flags, help=help, rich_help_panel=panel, show_default=False, metavar=metavar
-    )
 
 
 def import_release(
@@ -87,29 +86,29 @@ def import_release(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="What was published.", show_default=False)
     ],
-    out: Annotated[Path, _text("The release; never overwritten.", _FILE, "--out", "-o")],
-    value: Annotated[str | None, _text("The column of numbers.", _FILE)] = None,
+    out: Annotated[Path, optional("The release; never overwritten.", _FILE, "--out", "-o")],
+    value: Annotated[str | None, optional("The column of numbers.", _FILE)] = None,
     labels: Annotated[
-        list[str] | None, _text("A column that names a cell.", _FILE, "--label", "-l")
+        list[str] | None, optional("A column that names a cell.", _FILE, "--label", "-l")
     ] = None,
     columns: Annotated[
-        list[str] | None, _text("A column of a query that is read.", _FILE, "--column", "-c")
+        list[str] | None, optional("A column of a query that is read.", _FILE, "--column", "-c")
     ] = None,
-    query: Annotated[list[str] | None, _text("A query of a census file.", _FILE)] = None,
+    query: Annotated[list[str] | None, optional("A query of a census file.", _FILE)] = None,
     geocodes: Annotated[
-        list[str] | None, _text("An area of a census file; all by default.", _FILE, "--geocode")
+        list[str] | None, optional("An area of a census file; all by default.", _FILE, "--geocode")
     ] = None,
     output: Annotated[
-        Path | None, _text("What an OpenDP measurement or query released.", _FILE)
+        Path | None, optional("What an OpenDP measurement or query released.", _FILE)
     ] = None,
     date: Annotated[
         str | None,
-        _text("The day, if the file is not named after it.", _FILE, metavar="YYYY-MM-DD"),
+        optional("The day, if the file is not named after it.", _FILE, metavar="YYYY-MM-DD"),
     ] = None,
-    separator: Annotated[str | None, _text("Between cells; a comma by default.", _FILE)] = None,
+    separator: Annotated[str | None, optional("Between cells; a comma by default.", _FILE)] = None,
     mechanism: Annotated[
         list[str] | None,
-        _text(
+        optional(
             "laplace, gaussian, discrete-laplace, discrete-gaussian, exact or rounded.",
             _NOISE,
             metavar="[ENTRY=]NAME",
@@ -117,78 +116,76 @@ def import_release(
     ] = None,
     by: Annotated[
         str | None,
-        _text("The column whose entries choose among several mechanisms.", _NOISE),
+        optional("The column whose entries choose among several mechanisms.", _NOISE),
     ] = None,
     scale: Annotated[
         list[str] | None,
-        _text("The scale: a number, or a column.", _NOISE, metavar="[ENTRY=]NUMBER|COLUMN"),
+        optional("The scale: a number, or a column.", _NOISE, metavar="[ENTRY=]NUMBER|COLUMN"),
     ] = None,
-    sd: Annotated[str | None, _text("The column of standard deviations.", _NOISE)] = None,
-    variance: Annotated[str | None, _text("The column of variances.", _NOISE)] = None,
+    sd: Annotated[str | None, optional("The column of standard deviations.", _NOISE)] = None,
+    variance: Annotated[str | None, optional("The column of variances.", _NOISE)] = None,
     variance_is_sigma_squared: Annotated[
         bool | None,
-        typer.Option(
-            "--variance-is-sigma-squared",
-            help="Confirm what it is.",
-            rich_help_panel=_NOISE,
-            show_default=False,
-        ),
+        optional("Confirm what it is.", _NOISE, "--variance-is-sigma-squared"),
     ] = None,
     base: Annotated[
         list[str] | None,
-        _text("What counts were rounded to.", _NOISE, metavar="[ENTRY=]NUMBER"),
+        optional("What counts were rounded to.", _NOISE, metavar="[ENTRY=]NUMBER"),
     ] = None,
     atom: Annotated[
-        str | None, _text("The type of OpenDP's numbers, such as i64 or f64.", _NOISE)
+        str | None, optional("The type of OpenDP's numbers, such as i64 or f64.", _NOISE)
     ] = None,
     signed: Annotated[
         bool | None,
-        _text("Whether counts of a query may be negative.", _NOISE, "--signed/--unsigned"),
+        optional("Whether counts of a query may be negative.", _NOISE, "--signed/--unsigned"),
     ] = None,
     risk: Annotated[
         list[str] | None,
-        _text("lower, medium or higher; or CODE=RISK.", _NOISE, metavar="RISK"),
+        optional("lower, medium or higher; or CODE=RISK.", _NOISE, metavar="RISK"),
     ] = None,
     threshold: Annotated[
         list[str] | None,
-        _text(
+        optional(
             "The least number that is published, or the column that has it.",
             _CELLS,
             metavar="[ENTRY=]NUMBER|COLUMN",
         ),
     ] = None,
-    absent: Annotated[str | None, _text("What stands for suppressed cells.", _CELLS)] = None,
+    absent: Annotated[str | None, optional("What stands for suppressed cells.", _CELLS)] = None,
     missing: Annotated[
         str | None,
-        _text(
+        optional(
             "The column that says where nothing was measured: true and false, or the text that"
             " says so.",
             _CELLS,
             metavar="COLUMN[=TEXT]",
         ),
     ] = None,
-    cells: Annotated[Path | None, _text("A file that lists all public cells.", _CELLS)] = None,
+    cells: Annotated[Path | None, optional("A file that lists all public cells.", _CELLS)] = None,
     constraints: Annotated[
-        Path | None, _text("The file of a census's constraints.", _CELLS)
+        Path | None, optional("The file of a census's constraints.", _CELLS)
     ] = None,
     invariants: Annotated[
         list[str] | None,
-        _text("A constraint that is read as cells without noise.", _CELLS, "--invariant"),
+        optional("A constraint that is read as cells without noise.", _CELLS, "--invariant"),
     ] = None,
     sensitivity: Annotated[
         list[str] | None,
-        _text("The largest change between neighbours.", _PRIVACY, metavar="[ENTRY=]NUMBER"),
+        optional("The largest change between neighbours.", _PRIVACY, metavar="[ENTRY=]NUMBER"),
     ] = None,
-    neighbours: Annotated[str | None, _text("replace-one or add-remove.", _PRIVACY)] = None,
-    unit: Annotated[str | None, _text("Whose records they are; a person's.", _PRIVACY)] = None,
+    neighbours: Annotated[str | None, optional("replace-one or add-remove.", _PRIVACY)] = None,
+    unit: Annotated[str | None, optional("Whose records they are; a person's.", _PRIVACY)] = None,
     max_contributions: Annotated[
-        int | None, _text("With add-remove: the most records of one unit.", _PRIVACY)
+        int | None, optional("With add-remove: the most records of one unit.", _PRIVACY)
     ] = None,
-    epsilon: Annotated[float | None, _text("Stated: pure privacy.", _PRIVACY)] = None,
-    delta: Annotated[float | None, _text("Stated, with --epsilon.", _PRIVACY)] = None,
-    rho: Annotated[float | None, _text("Stated: zero-concentrated.", _PRIVACY)] = None,
-    name: Annotated[str | None, _text("What the table is called.", _FILE)] = None,
-    description: Annotated[str | None, _text("A public line about it.", _FILE)] = None,
+    max_per_cell: Annotated[
+        int | None, optional("The most of these in one cell; all by default.", _PRIVACY)
+    ] = None,
+    epsilon: Annotated[float | None, optional("Stated: pure privacy.", _PRIVACY)] = None,
+    delta: Annotated[float | None, optional("Stated, with --epsilon.", _PRIVACY)] = None,
+    rho: Annotated[float | None, optional("Stated: zero-concentrated.", _PRIVACY)] = None,
+    name: Annotated[str | None, optional("What the table is called.", _FILE)] = None,
+    description: Annotated[str | None, optional("A public line about it.", _FILE)] = None,
     as_json: show.Json = False,
 ) -> None:
     """Read a published table into a release: CSV, Parquet, OpenDP, Wikimedia, US Census.
@@ -198,11 +195,7 @@ def import_release(
     from noisewise.readers.reading import reader_of
 
     reader = reader_of(source)
-    relation = None
-    if neighbours is not None:
-        relation = neighbours_from(neighbours, unit or _DEFAULT_UNIT, max_contributions)
-    elif unit is not None or max_contributions is not None:
-        raise InvalidInputError("--unit and --max-contributions go with --neighbours add-remove.")
+    relation = neighbours_if_given(neighbours, unit, max_contributions, max_per_cell)
     given = {
         "value": value,
         "labels": labels,
