@@ -3,10 +3,12 @@
 import json
 import time
 
+import numpy as np
 import pytest
 
 import noisewise as nw
 from noisewise.errors import FileFormatError, InvalidInputError
+from tests.hostile import damaged
 
 m, q = nw.mechanisms, nw.queries
 MOST_SECONDS = 2.0
@@ -118,3 +120,96 @@ def test_huge_counts_take_no_memory(count):
     ):
         found = read(content_of(mechanism=mechanism))
         assert isinstance(found, (FileFormatError, nw.Release))
+
+
+RICH = nw.Release.combine(
+    nw.Release(
+        [3.0, None, 12.0, None, 7.0],
+        m.PerCell(
+            [
+                m.Thresholded(m.DiscreteGaussian(scale=[2.0, 5.0]), above=[1.0, 2.0]),
+                m.Unmeasured(),
+                m.Clamped(m.DiscreteLaplace(4.0), low=0.0),
+                m.Exact(),
+            ],
+            [0, 1, 2, 0, 3],
+        ),
+        labels={"place": ["a", "a", "b", "b", None], "year": [2020, 2021, 2020, 2021, 2020.5]},
+        neighbours=nw.AddRemoveOne("visit", max_contributions=3, max_per_cell=1),
+        guarantee=nw.NoGuarantee(),
+        source={"file": "a.csv", "rows": [1, {"more": "x"}]},
+    ),
+    nw.Release([9.0], m.Rounded(base=3), labels={"place": [None], "kind": ["total"]}),
+)
+PART = nw.Release(
+    [3.0, 4.0], m.Laplace(2.0, sensitivity=1.0), labels={"a": [1, 2]}, ids=["0123456789abcdef"]
+).select(a=2)
+
+
+@pytest.mark.parametrize("whole", [TABLE, RICH, PART], ids=["table", "rich", "part"])
+def test_damaged_tables_are_refused_or_whole(whole):
+    """What is still valid comes back from its own file, can be shown, and taken apart."""
+    rng, refused = np.random.default_rng(5), 0
+    for content in damaged(whole.to_json(), rng, 300):
+        started = time.process_time()
+        try:
+            found = nw.Release.from_json(content)
+        except FileFormatError:
+            refused += 1
+            continue
+        finally:
+            assert time.process_time() - started < MOST_SECONDS
+        assert nw.Release.from_json(found.to_json()) == found
+        assert len(repr(found)) < 3_000
+        assert len(found.table) == len(found.values)
+        if found.labels:
+            name, labels = next(iter(found.labels.items()))
+            try:
+                found.select(**{name: labels[0]})
+            except nw.errors.NoisewiseError:
+                continue
+    assert refused > 150
+
+
+def test_truncated_tables_are_refused():
+    text = RICH.to_json()
+    for end in range(0, len(text) - 2, 37):
+        with pytest.raises(FileFormatError):
+            nw.Release.from_json(text[:end])
+
+
+def per_cell(**changes):
+    return {"mechanism": TABLE.mechanism.to_spec() | changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"labels": {"a": 3}}, "must be a list"),
+        ({"labels": {"a": [0, {}]}}, "A label must be"),
+        ({"labels": {"a": [0, [1]]}}, "A label must be"),
+        ({"labels": {"a": [0]}}, "2 cells, but 1"),
+        ({"labels": {}}, "labels must map"),
+        ({"labels": {"": [0, 1]}}, "A dimension"),
+        ({"labels": {"absent": [0, 1]}}, "rename it"),
+        ({"values": [None, 3.0]}, "something else"),
+        ({"values": [3.0, 4.0]}, "something else"),
+        ({"part": [0, 0]}, "part must be"),
+        ({"part": "01"}, "part must be"),
+        ({"part": [0, 1], "ids": []}, "part must be"),
+        ({"source": {"a": {"b": {}}, "c": [[]]}, "guarantee_is_stated": True}, "otherwise"),
+        (per_cell(which=[0, 2]), "which must name each"),
+        (per_cell(which=[0, -1]), "which"),
+        (per_cell(which=[0, True]), "which"),
+        (per_cell(which="01"), "which must be a list"),
+        (per_cell(which=[0, 1, 1]), "must be the 3"),
+        (per_cell(mechanisms=[]), "PerCell takes a list"),
+        (per_cell(mechanisms=[None, None]), "PerCell takes a list"),
+        (per_cell(mechanisms={"type": "Exact"}), "PerCell takes a list"),
+        (per_cell(mechanisms=[TABLE.mechanism.to_spec(), {"type": "Exact"}]), "PerCell needs"),
+        (per_cell(mechanisms=[m.Laplace([1.0, 2.0]).to_spec(), {"type": "Exact"}]), "2 columns"),
+    ],
+)
+def test_wrong_types_in_tables_are_named(changes, words):
+    with pytest.raises(FileFormatError, match=words):
+        nw.Release.from_json(json.dumps(json.loads(TABLE.to_json()) | changes))

@@ -59,6 +59,8 @@ def as_label(value: Any) -> Label:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return value
+    if isinstance(value, Collection) and not isinstance(value, str):
+        raise InvalidTypeError(f"A label must be a text, a number or None, got {describe(value)}.")
     return require_text(str(value), "A label")
 
 
