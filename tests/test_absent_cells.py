@@ -300,6 +300,44 @@ def test_learnt_methods_take_absent_cells(method):
     assert abs(posterior.sample(KEY, 2000).mean() - mean) < 0.4 * sd
 
 
+def robust(**changes):
+    small = {"estimator": SMALL, "marginal": SMALL, "training": TRAINING, "num_simulations": 2000}
+    chains = {"num_chains": 50, "num_warmup": 50, "target_ess": 400}
+    return nw.inference.RobustPosteriorEstimation(**small, **chains, **changes)
+
+
+def test_an_absent_cell_has_no_gross_error():
+    """Refused before anything is simulated, with the methods that serve."""
+    counted = []
+
+    def simulate(key, theta):
+        counted.append(1)
+        return counts(key, theta)
+
+    model = nw.PrivateModel(
+        prior=PRIOR,
+        simulator=nw.simulators.JaxSimulator(simulate),
+        query=lambda x: x,
+        mechanism=CELLS,
+    )
+    model.statistics(KEY, PRIOR.sample(KEY, 2))
+    counted.clear()
+    words = r"absent cell has no naive estimate.*error=MechanismError\(\), or PrivatePosterior"
+    with pytest.raises(errors.MissingCapabilityError, match=words):
+        robust().infer(KEY, model, SEEN, progress=False)
+    assert not counted
+
+
+@pytest.mark.slow
+def test_robust_estimation_with_the_law_of_the_noise_takes_absent_cells():
+    """Small networks: within .4 posterior sd, as for the other methods."""
+    mean, sd = exact_mean_and_sd(SEEN)
+    posterior = robust(error=nw.inference.MechanismError()).infer(KEY, MODEL, SEEN, progress=False)
+    draws = posterior.sample(KEY, 2000)
+    assert abs(draws.mean() - mean) < 0.4 * sd
+    assert 0.8 < draws.std() / sd < 1.3
+
+
 def test_a_learnt_likelihood_gives_absent_cells_their_probability():
     """The default network, 4,000 simulations: .13 in each of three cells, within .03; the Monte Carlo
     error of 4,000 draws is .005.

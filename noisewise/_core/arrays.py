@@ -301,6 +301,8 @@ _SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.
 
 def _as_float(value: Any) -> float | None:
     """A single number as a float; None for everything else."""
+    if type(value) is float:
+        return value
     if value is None or isinstance(value, (bool, str, bytes)) or np.ndim(value) or is_key(value):
         return None
     try:

@@ -19,6 +19,10 @@ from noisewise.errors import (
 
 T = TypeVar("T")
 
+MAX_OBJECTS = 4_000
+"""Objects in one description: four for each of the 1,000 mechanisms that there may be in one, which
+are read in a second. Two seconds is what reading a file of a stranger may take.
+"""
 _LEFT_OUT = "left_out"
 LEFT_OUT = {_LEFT_OUT: True}
 """Metadata of a field with a `to_spec` of its own, left out of descriptions where it has its
@@ -67,6 +71,26 @@ def named_class(spec: Any, kinds: Mapping[str, type[T]], noun: str) -> type[T]:
             f" {sorted(given)}."
         )
     return kind
+
+
+def require_few(spec: Any, noun: str) -> None:
+    """Refuse a description of more objects than there may be, before any of them is made.
+
+    Raises:
+        FileFormatError: If there are more than `MAX_OBJECTS`.
+    """
+    number = 0
+    waiting: list[Any] = [[spec]]
+    while waiting:
+        item = waiting.pop()
+        number += isinstance(item, dict)
+        inside = item.values() if isinstance(item, dict) else item
+        waiting += [part for part in inside if isinstance(part, (dict, list))]
+    if number > MAX_OBJECTS:
+        raise FileFormatError(
+            f"{noun} is described by {number:,} objects, more than the {MAX_OBJECTS:,} there may"
+            " be: cells of one kind need one object, with a list of numbers where these differ."
+        )
 
 
 def fields_of(spec: Mapping[str, Any], nested: Callable[[Any], Any]) -> dict[str, Any]:

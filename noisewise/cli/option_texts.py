@@ -57,37 +57,72 @@ def stated(**values: float | None) -> dict[str, float]:
     return given
 
 
-def neighbours_from(label: str, unit: str, max_contributions: int | None) -> AbstractNeighbours:
-    """The relation that --neighbours, --unit and --max-contributions state.
+def neighbours_if_given(
+    label: str | None, unit: str | None, max_contributions: int | None, max_per_cell: int | None
+) -> AbstractNeighbours | None:
+    """The relation that options state, as `neighbours_from` reads them; None where none is given.
+
+    Raises:
+        InvalidInputError: If there is no such relation, or something about it is given without it.
+    """
+    about = {
+        "--unit": unit,
+        "--max-contributions": max_contributions,
+        "--max-per-cell": max_per_cell,
+    }
+    given = [flag for flag, value in about.items() if value is not None]
+    if label is not None:
+        return neighbours_from(label, unit, max_contributions, max_per_cell)
+    if given:
+        raise InvalidInputError(f"{given[0]} goes with --neighbours: say which ones.")
+    return None
+
+
+def neighbours_from(
+    label: str,
+    unit: str | None = None,
+    max_contributions: int | None = None,
+    max_per_cell: int | None = None,
+) -> AbstractNeighbours:
+    """The relation that --neighbours, --unit, --max-contributions and --max-per-cell state.
 
     Args:
         label: "replace-one" or "add-remove".
-        unit: What a line of the data belongs to.
+        unit: What a line of the data belongs to; None for a person.
         max_contributions: The most lines of one unit, None where the option is not given.
+        max_per_cell: The most of them in one cell, None where the option is not given.
 
     Raises:
         InvalidInputError: If there is no such relation, or it has no bound of contributions.
 
-    >>> neighbours_from("add-remove", "person", 3).label
+    >>> neighbours_from("add-remove", None, 3).label
     'add-remove'
     """
-    from noisewise._core.neighbours import AddRemoveOne, ReplaceOne
+    from noisewise._core.neighbours import DEFAULT_UNIT, AddRemoveOne, ReplaceOne
 
-    known = {kind("person").label: kind for kind in (ReplaceOne, AddRemoveOne)}
+    known = {kind(DEFAULT_UNIT).label: kind for kind in (ReplaceOne, AddRemoveOne)}
+    bounds = {"--max-contributions": max_contributions, "--max-per-cell": max_per_cell}
+    given = [flag for flag, bound in bounds.items() if bound is not None]
     kind = known.get(label.strip().lower().replace("_", "-"))
     if kind is None:
         raise InvalidInputError(
             f"--neighbours takes {' or '.join(known)}, got {label!r}:"
             f" {did_you_mean(label, list(known))}"
         )
-    if max_contributions is None:
+    unit = DEFAULT_UNIT if unit is None else unit
+    if not given:
         return kind(unit)
     if kind is not AddRemoveOne:
         raise InvalidInputError(
-            "--max-contributions bounds the lines of a unit that is added or removed: pass"
+            f"{given[0]} bounds the lines of a unit that is added or removed: pass"
             " --neighbours add-remove too."
         )
-    return AddRemoveOne(unit, max_contributions)
+    if max_contributions is None:
+        raise InvalidInputError(
+            "--max-per-cell says how many of a unit's lines fall into one cell: pass"
+            " --max-contributions, how many there are in all, too."
+        )
+    return AddRemoveOne(unit, max_contributions, max_per_cell)  # type: ignore[arg-type]
 
 
 def guarantee_from(given: dict[str, float]) -> AbstractGuarantee:
@@ -157,27 +192,33 @@ def numbers(flag: str, text: str | None) -> tuple[float, ...]:
         ) from None
 
 
-def assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
+def assignments(
+    flag: str, texts: list[str] | None, *, example: str = "smoker=no,yes"
+) -> dict[str, str]:
     """Options such as "age=0,100", given once for each column.
 
     Args:
         flag: The option, as messages name it.
         texts: What was given.
+        example: A column and its values, for messages.
 
     Returns:
         The texts after the equals signs, by column.
 
     Raises:
-        InvalidInputError: If a column or its values are missing.
+        InvalidInputError: If a column or its values are missing, or a column is given twice.
     """
     pairs = [text.partition("=") for text in texts or ()]
     for (name, equals, value), text in zip(pairs, texts or (), strict=True):
         if not (name.strip() and equals and value.strip()):
-            example = "age=0,100" if flag == "--bounds-of" else "smoker=no,yes"
             raise InvalidInputError(
-                f"{flag} takes a column and its values, such as {example}, got {text!r}."
+                f"{flag} takes NAME=VALUE here, such as {example}, got {text!r}."
             )
-    return {name.strip(): value for name, _, value in pairs}
+    found = {name.strip(): value for name, _, value in pairs}
+    if len(found) < len(pairs):
+        twice = next(name for name in found if sum(name == pair[0].strip() for pair in pairs) > 1)
+        raise InvalidInputError(f"{flag} is given twice for {twice!r}: choose one.")
+    return found
 
 
 def pair(text: str, name: str) -> tuple[float, float]:

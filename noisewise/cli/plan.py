@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisewise.cli import catalogue, show
+from noisewise.cli.option_texts import neighbours_if_given
 from noisewise.cli.targets import model_from, ready_problem, released
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from noisewise.planning import Plan
 
-EPILOG = """
+EPILOG = r"""
 Examples:
 
   noisewise plan linear_regression --epsilon 0.1 0.3 1 3 10
 
   noisewise plan model.py:model --release trial.json --epsilon 1 10 --picture plan.png
+
+  noisewise plan model.py:model --release trial.json --epsilon 1 10 \
+      --neighbours add-remove --max-contributions 3
 """
 
 _BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -59,6 +63,26 @@ def plan(
     ] = 50_000,
     releases: Annotated[int, typer.Option(help="Simulated releases over which is averaged.")] = 100,
     delta: Annotated[float, typer.Option(help="The delta of Gaussian noise.")] = 1e-6,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            help="replace-one or add-remove; by default those of the model's noise.",
+            show_default=False,
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="With --neighbours: whose records.", show_default=False)
+    ] = None,
+    max_contributions: Annotated[
+        int | None,
+        typer.Option(
+            help="With add-remove: the most records of one unit.", min=1, show_default=False
+        ),
+    ] = None,
+    max_per_cell: Annotated[
+        int | None,
+        typer.Option(help="The most of these in one cell.", min=1, show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Write the plan as JSON.", show_default=False)
@@ -76,7 +100,13 @@ def plan(
     simulations: noise is free.
     """
     target, budgets = _sorted_out(words, epsilon or [])
-    found = _found(target, tuple(release or ()), budgets, simulations, releases, delta, seed)
+    options = {
+        "neighbours": neighbours_if_given(neighbours, unit, max_contributions, max_per_cell),
+        "num_simulations": simulations,
+        "num_releases": releases,
+        "delta": delta,
+    }
+    found = _found(target, tuple(release or ()), budgets, options, seed)
     if out is not None:
         found.save(out)
     if picture is not None:
@@ -120,9 +150,7 @@ def _found(
     target: str,
     files: tuple[Path, ...],
     budgets: tuple[float, ...],
-    simulations: int,
-    releases: int,
-    delta: float,
+    options: dict[str, Any],
     seed: int,
 ) -> Plan:
     """The plan of a ready problem, or of the model in a file.
@@ -131,20 +159,13 @@ def _found(
         target: The name of a problem, or FILE.py:NAME.
         files: Releases, for models in files.
         budgets: The epsilons.
-        simulations: The size of the set.
-        releases: How many of them play the part of the data.
-        delta: The delta of Gaussian noise.
+        options: Arguments of `nw.plan` by name.
         seed: The seed of the plan.
     """
     import jax
 
     from noisewise.planning import plan as make_plan
 
-    options: dict[str, Any] = {
-        "num_simulations": simulations,
-        "num_releases": releases,
-        "delta": delta,
-    }
     key = jax.random.key(seed)
     if ":" in target or target.endswith(".py"):
         path, _, name = target.partition(":")

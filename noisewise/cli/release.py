@@ -28,11 +28,13 @@ from noisewise.cli.option_texts import (
     pair,
     stated,
 )
+from noisewise.cli.options import optional
 from noisewise.cli.show_release import show_release
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from noisewise.cli.released_queries import Asked, Prepared
+    from noisewise.cli.prepared_queries import Prepared
+    from noisewise.cli.released_queries import Asked
     from noisewise.disclosure import Ledger, Release
 
 EPILOG = r"""
@@ -59,7 +61,8 @@ Examples:
       --epsilon 1 --out minutes.json
 
   noisewise release --data views.csv --query histogram --column hour \
-      --edges 0,6,12,18,24 --threshold 90 --neighbours add-remove \
+      --edges 0,6,12,18,24 --label hour=night,morning,afternoon,evening \
+      --threshold 90 --neighbours add-remove \
       --epsilon 1 --out hours.json
 
   noisewise release --data town.csv --query infection-curve --trials 1000 \
@@ -95,9 +98,7 @@ def _complete_query(incomplete: str) -> list[str]:
 def release(
     data: Annotated[
         Path,
-        typer.Option(
-            help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False
-        ),
+        optional("The confidential data, a CSV file.", _WHAT),
     ],
     query: Annotated[
         str,
@@ -110,127 +111,73 @@ def release(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The file to publish; never overwritten.",
-            rich_help_panel=_WHAT,
-            show_default=False,
-        ),
+        optional("The file to publish; never overwritten.", _WHAT, "--out", "-o"),
     ],
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--column",
-            "-c",
-            help="A column that the query uses.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("A column that the query uses.", _QUERY, "--column", "-c"),
     ] = None,
     outcome: Annotated[
         str | None,
-        typer.Option(
-            help="The response, or the class.", rich_help_panel=_QUERY, show_default=False
-        ),
+        optional("The response, or the class.", _QUERY),
     ] = None,
     predictors: Annotated[
         list[str] | None,
-        typer.Option(
-            help="What predicts it: names, comma-separated.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("What predicts it: names, comma-separated.", _QUERY),
     ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(
-            metavar="LOW HIGH",
-            help="Values are clamped to these.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("Values are clamped to these.", _QUERY, metavar="LOW HIGH"),
     ] = None,
     bounds_of: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=LOW,HIGH",
-            help="Bounds of one column.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("Bounds of one column.", _QUERY, metavar="COLUMN=LOW,HIGH"),
     ] = None,
     bins: Annotated[
         int | None,
-        typer.Option(
-            help="Bins of equal width between the bounds.",
-            rich_help_panel=_QUERY,
-            min=2,
-            show_default=False,
-        ),
+        optional("Bins of equal width between the bounds.", _QUERY, min=2),
     ] = None,
     edges: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C,...", help="Edges of bins.", rich_help_panel=_QUERY, show_default=False
-        ),
+        optional("Edges of bins.", _QUERY, metavar="A,B,C,..."),
     ] = None,
     levels: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=A,B,...",
-            help="All values a column may have.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("All values a column may have.", _QUERY, metavar="COLUMN=A,B,..."),
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C,...",
-            help="Values a median may take.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("Values a median may take.", _QUERY, metavar="A,B,C,..."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(
-            help="Publish counts out of this many, by the padded binomial.",
-            rich_help_panel=_QUERY,
-            min=1,
-            show_default=False,
+        optional("Publish counts out of this many, by the padded binomial.", _QUERY, min=1),
+    ] = None,
+    cell_labels: Annotated[
+        list[str] | None,
+        optional(
+            "A label for each published number, in their order.",
+            _QUERY,
+            "--label",
+            "-l",
+            metavar="DIMENSION=A,B,...",
         ),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            help="Publish a noisy number only if it is at least this; others are absent.",
-            rich_help_panel=_QUERY,
-            show_default=False,
-        ),
+        optional("Publish a noisy number only if it is at least this; others are absent.", _QUERY),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False
-        ),
+        optional("Pure differential privacy.", _PRIVACY),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(
-            help="With --epsilon: approximate, by Gaussian noise.",
-            rich_help_panel=_PRIVACY,
-            show_default=False,
-        ),
+        optional("With --epsilon: approximate, by Gaussian noise.", _PRIVACY),
     ] = None,
     rho: Annotated[
         float | None,
-        typer.Option(
-            help="Zero-concentrated, by Gaussian noise.",
-            rich_help_panel=_PRIVACY,
-            show_default=False,
-        ),
+        optional("Zero-concentrated, by Gaussian noise.", _PRIVACY),
     ] = None,
     neighbours: Annotated[
         str,
@@ -244,35 +191,33 @@ def release(
     ] = "person",
     max_contributions: Annotated[
         int | None,
-        typer.Option(
-            help="With add-remove: the most lines of one unit. Leave out what is beyond.",
-            rich_help_panel=_PRIVACY,
+        optional(
+            "With add-remove: the most lines of one unit. Leave out what is beyond.",
+            _PRIVACY,
             min=1,
-            show_default=False,
+        ),
+    ] = None,
+    max_per_cell: Annotated[
+        int | None,
+        optional(
+            "The most of these lines that fall into one cell; all by default.", _PRIVACY, min=1
         ),
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to keep what was spent on these data.",
-            rich_help_panel=_LEDGER,
-            show_default=False,
-        ),
+        optional("Where to keep what was spent on these data.", _LEDGER),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
+        optional(
+            "The limit of a new ledger; it cannot be changed later.",
+            _LEDGER,
             metavar="EPSILON[,DELTA] or rho=RHO",
-            help="The limit of a new ledger; it cannot be changed later.",
-            rich_help_panel=_LEDGER,
-            show_default=False,
         ),
     ] = None,
     description: Annotated[
         str,
-        typer.Option(
-            help="A public line about the release.", rich_help_panel=_WHAT, show_default=False
-        ),
+        optional("A public line about the release.", _WHAT),
     ] = "",
     as_json: show.Json = False,
 ) -> None:
@@ -285,7 +230,7 @@ def release(
     from noisewise.cli import released_queries as queries
     from noisewise.cli.tables import open_table
 
-    relation = neighbours_from(neighbours, unit, max_contributions)
+    relation = neighbours_from(neighbours, unit, max_contributions, max_per_cell)
     asked = queries.Asked(
         query=query.replace("_", "-"),
         columns=tuple(columns or ()),
@@ -293,7 +238,8 @@ def release(
         predictors=tuple(name.strip() for text in predictors or () for name in text.split(",")),
         bounds=bounds,
         bounds_of={
-            name: pair(text, name) for name, text in assignments("--bounds-of", bounds_of).items()
+            name: pair(text, name)
+            for name, text in assignments("--bounds-of", bounds_of, example="age=0,100").items()
         },
         bins=bins,
         edges=numbers("--edges", edges),
@@ -309,6 +255,8 @@ def release(
     given = stated(epsilon=epsilon, delta=delta, rho=rho)
     table = open_table(data, number_is_public=relation.has_public_number)
     prepared = queries.prepare(asked, table)
+    given_labels = assignments("--label", cell_labels, example="age=child,adult")
+    prepared = prepared.with_labels({name: labels_of(text) for name, text in given_labels.items()})
     if ledger is not None and ledger.absolute() == out.absolute():
         raise InvalidInputError("--out and --ledger must be two files.")
     published, kept = _publish(prepared, asked, given, out, (ledger, limit, relation), description)
@@ -358,6 +306,7 @@ def _publish(
         tell(f"Warning: {warning.message}")
     more = {
         "names": prepared.names,
+        "labels": prepared.labels,
         "neighbours": relation,
         "description": description,
         "ledger": ledger,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisewise.cli.catalogue import RELEASED
 from noisewise.cli.exits import did_you_mean
+from noisewise.cli.prepared_queries import Prepared
 from noisewise.cli.tables import Table
 from noisewise.errors import InvalidInputError
 
@@ -78,23 +79,6 @@ class Asked:
                 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-    """A query, and how to read the confidential cells that it needs.
-
-    Attributes:
-        query: The statistic.
-        read: Returns the cells, as the query takes them.
-        refusal: What the cells must be, in words that depend on public facts alone.
-        names: Names of the values, where the query's own would not say what was counted.
-    """
-
-    query: AbstractQuery
-    read: Callable[[], Any]
-    refusal: str
-    names: tuple[str, ...] | None = None
-
-
 def prepare(asked: Asked, table: Table) -> Prepared:
     """The query that is asked for; no cell is read yet.
 
@@ -157,7 +141,8 @@ def _histogram(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import Histogram
 
     query = Histogram(edges=_edges(asked), num_records=_number_of(asked, table))
-    return _of_numbers(query, table, [_one_column(asked, table)])
+    column = _one_column(asked, table)
+    return _of_numbers(query, table, [column]).labelled({column: query.names})
 
 
 def _contingency_table(asked: Asked, table: Table) -> Prepared:
@@ -168,10 +153,13 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
     query = ContingencyTable(
         levels=tuple(len(part) for part in labels), num_records=_number_of(asked, table)
     )
-    cells = itertools.product(
-        *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
+    cells = list(itertools.product(*labels))
+    names = tuple(
+        ", ".join(f"{name}={label}" for name, label in zip(columns, cell, strict=True))
+        for cell in cells
     )
-    return _of_codes(query, table, columns, labels, tuple(", ".join(cell) for cell in cells))
+    prepared = _of_codes(query, table, columns, labels, names)
+    return prepared.labelled(dict(zip(columns, zip(*cells, strict=True), strict=True)))
 
 
 def _category_proportions(asked: Asked, table: Table) -> Prepared:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 from noisewise import mechanisms
-from noisewise.disclosure.fields import as_described
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
+from noisewise.disclosure.fields import as_described, implied_by, promises_something
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
 from noisewise.queries import Joint
 
 _MAX_DESCRIPTION = 1000
 """Characters of a description: as many as any text of a file may have."""
+_ALL = None
+"""The place of cells of which it is not known which ones they are: all that a release may have."""
 
 
 def combined(releases: tuple[Any, ...]) -> Release:
@@ -24,23 +29,25 @@ def combined(releases: tuple[Any, ...]) -> Release:
         releases: Releases, or lists of them.
 
     Raises:
-        InvalidInputError: If one is given twice, or they are not of one dataset.
+        InvalidInputError: If a release, or a cell of one, is given twice, or they are not of one
+            dataset.
     """
-    parts = _parts(releases)
-    widths = [part.mechanism.width or len(part.values) for part in parts]
+    parts = _rejoined(_parts(releases))
+    if len(parts) == 1:
+        return parts[0]
     return Release(
         values=tuple(value for part in parts for value in part.values),
-        mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
+        mechanism=_joined_mechanism(parts),
         names=_joined_names(parts),
         guarantee=_composed(parts),
-        neighbours=parts[0].neighbours,
+        neighbours=_joined_neighbours(parts),
         query=_joined_query(parts),
         num_records=next(
             (part.num_records for part in parts if part.num_records is not None), None
         ),
         description=_joined_descriptions(parts),
         versions=_joined_versions(parts),
-        ids=tuple(name for part in parts for name in part.ids),
+        ids=tuple(dict.fromkeys(name for part in parts for name in part.ids)),
         labels=_joined_labels(parts),
         source=_joined_source(parts),
     )
@@ -56,7 +63,8 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
     if _one_is_given_twice(parts):
         raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in"
+            "The same release, or a cell of it, is given twice: it counts once. Take different"
+            " cells of one release by one select. If these are two releases that agree in"
             " everything by chance, give them different descriptions."
         )
     _check_one_dataset(parts)
@@ -68,12 +76,12 @@ def _listed(item: Any) -> Iterable[Any]:
 
 
 def _check_one_dataset(parts: list[Release]) -> None:
-    units = sorted({part.privacy_unit for part in parts})
+    relations = _stated_neighbours(parts)
+    units = sorted({relation.unit for relation in relations})
     if len(units) > 1:
         raise InvalidInputError(
             f"The releases protect different units, {', '.join(units)}: they do not add up."
         )
-    relations = list(dict.fromkeys(part.neighbours for part in parts))
     if len(relations) > 1:
         raise InvalidInputError(
             f"The releases are about different neighbours, {' and '.join(map(repr, relations))}:"
@@ -86,18 +94,87 @@ def _check_one_dataset(parts: list[Release]) -> None:
         )
 
 
-def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or by all that they say where one has
-    no ids.
-
+def _stated_neighbours(parts: list[Release]) -> list[AbstractNeighbours]:
+    """The different relations that the parts are about, without those of parts that promise nothing
+    about any, and without the default of parts whose guarantee is unknown.
     """
-    ids = [name for part in parts for name in part.ids]
+    stated = (
+        part.neighbours
+        for part in parts
+        if promises_something(part.mechanism, part.guarantee)
+        or (part.guarantee is None and part.neighbours != REPLACE_ONE)
+    )
+    return list(dict.fromkeys(stated))
+
+
+def _joined_neighbours(parts: list[Release]) -> AbstractNeighbours:
+    """The one relation that parts are about; where they are about none, what they all name."""
+    named = {part.neighbours for part in parts} - {REPLACE_ONE}
+    return next(iter(_stated_neighbours(parts) or (named if len(named) == 1 else ())), REPLACE_ONE)
+
+
+def _one_is_given_twice(parts: list[Release]) -> bool:
+    """Whether some release, or some cell of one, is in two of these: by their ids, or by all that
+    they say where one has no ids.
+    """
+    cells = [(name, place) for part in parts for name in part.ids for place in part.part or (_ALL,)]
+    whole = {name for name, place in cells if place is _ALL}
     alike: dict[str, list[bool]] = {}
     for part in parts:
-        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(
-        len(named) > 1 and not all(named) for named in alike.values()
+        said = dataclasses.replace(part, ids=(), part=None).to_json()
+        alike.setdefault(said, []).append(bool(part.ids))
+    return (
+        len(set(cells)) < len(cells)
+        or any(name in whole for name, place in cells if place is not _ALL)
+        or any(len(named) > 1 and not all(named) for named in alike.values())
     )
+
+
+def _rejoined(parts: list[Release]) -> list[Release]:
+    """The parts of one and the same release, which `select` took apart, as one part again, in the
+    place of the first.
+
+    All its cells together have its guarantee, and so have any of them, as what is left of a release
+    is a function of it. `select` marks parts where the noise has no number of its own for each
+    cell, so that the mechanism of some cells is that of all. The release is known by its random id
+    alone: two that merely say the same may be two.
+    """
+    groups: dict[Any, list[Release]] = {}
+    for number, part in enumerate(parts):
+        same = (part.ids, part.guarantee, repr(part.mechanism.to_spec()))
+        groups.setdefault(number if part.part is None else same, []).append(part)
+    return [_of_one(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _of_one(parts: list[Release]) -> Release:
+    """Different cells of one release, which all have the noise of the first."""
+    return dataclasses.replace(
+        parts[0],
+        values=tuple(value for part in parts for value in part.values),
+        names=_joined_names(parts),
+        labels=_joined_labels(parts),
+        part=tuple(place for part in parts for place in part.part or ()),
+    )
+
+
+def _joined_mechanism(parts: list[Release]) -> mechanisms.Product:
+    """One block for each part, and one for parts in a row that have the same noise in independent
+    cells and claim no privacy, of which a year may have 365: programs grow with their blocks.
+    """
+    blocks = [
+        (group[0].mechanism, sum(part.mechanism.width or len(part.values) for part in group))
+        for group in (list(alike) for _, alike in itertools.groupby(parts, _noise_of))
+    ]
+    return mechanisms.Product([block for block, _ in blocks], [width for _, width in blocks])
+
+
+def _noise_of(part: Release) -> Any:
+    """What is equal for parts that one block serves; for others, their address."""
+    noise = part.mechanism
+    apart = noise.width is not None or Capability.CDF not in noise.capabilities
+    implied = implied_by(noise)
+    claims = implied is not None and implied.promises
+    return id(part) if apart or claims else repr(noise.to_spec())
 
 
 def _composed(parts: list[Release]) -> AbstractGuarantee | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING
 
 from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, AddRemoveOne
+from noisewise.disclosure.fields import promises_something
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 
@@ -52,12 +52,14 @@ def block(release: Release) -> str:
 
 def _facts(release: Release) -> list[tuple[str, str]]:
     """What is public about the values, by name."""
-    return [
-        ("mechanism", _kinds(release.mechanism)),
+    records = "not stated" if release.num_records is None else str(release.num_records)
+    facts = [
+        ("mechanism", _kinds(release.mechanism, len(release.values))),
         ("guarantee", _guarantee(release)),
-        ("neighbours", _neighbours(release.neighbours)),
-        ("records", "not stated" if release.num_records is None else str(release.num_records)),
     ]
+    if release.guarantee is None or promises_something(release.mechanism, release.guarantee):
+        facts.append(("neighbours", _neighbours(release.neighbours)))
+    return [*facts, ("records", records)]
 
 
 def _number(value: float, sd: float | None) -> str:
@@ -103,14 +105,17 @@ def _neighbours(relation: AbstractNeighbours) -> str:
     return text
 
 
-def _kinds(mechanism: AbstractMechanism) -> str:
-    """The names of the mechanisms; neighbours of one kind are counted."""
-    if not mechanism.is_composed:
-        return type(mechanism).__name__
-    counts = [
-        (name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.blocks))
-    ]
-    names = [name if count == 1 else f"{count} x {name}" for name, count in counts]
+def _kinds(mechanism: AbstractMechanism, width: int) -> str:
+    """The names of the mechanisms, of several of one kind how many, and where there is more than
+    one kind, for how many numbers.
+    """
+    found: dict[str, list[int]] = {}
+    for part, size in mechanism.uncomposed(mechanism.width or width):
+        found.setdefault(type(part).__name__, []).append(part.output_width(size))
+    names = [name if len(each) == 1 else f"{len(each)} x {name}" for name, each in found.items()]
+    if len(names) > 1:
+        sizes = map(sum, found.values())
+        names = [f"{name} ({size:,})" for name, size in zip(names, sizes, strict=True)]
     return ", ".join(names[:_MAX_COLUMNS]) + (", ..." if len(names) > _MAX_COLUMNS else "")
 
 

@@ -237,14 +237,35 @@ def implied_by(mechanism: AbstractMechanism) -> AbstractGuarantee | None:
     """The guarantee that a mechanism gives: none where a block promises nothing; None if it does
     not know its sensitivity.
     """
-    if mechanism.is_composed and any(
-        (part := implied_by(block)) is not None and not part.promises for block in mechanism.blocks
-    ):
-        return NoGuarantee()
+    if mechanism.is_composed:
+        parts = (implied_by(part) for part, _ in mechanism.calibrated_blocks(mechanism.width or 1))
+        if any(part is not None and not part.promises for part in parts):
+            return NoGuarantee()
     try:
         return mechanism.guarantee
     except MissingCapabilityError:
         return None
+
+
+def promises_something(mechanism: AbstractMechanism, guarantee: AbstractGuarantee | None) -> bool:
+    """Whether neighbours mean anything here: for the guarantee, or for that of some cells beside
+    others of which nothing is promised.
+
+    Args:
+        mechanism: The noise.
+        guarantee: That of all cells, None if it is not known.
+
+    >>> from noisewise.mechanisms import Exact, Laplace, Product
+    >>> promises_something(Exact(), NoGuarantee())
+    False
+    >>> promises_something(Product([Exact(), Laplace(1.0, sensitivity=1.0)]), NoGuarantee())
+    True
+    """
+    if guarantee is not None and guarantee.promises:
+        return True
+    parts = [part for part, _ in mechanism.uncomposed(mechanism.width or 1) if part.spends]
+    implied = map(implied_by, parts)
+    return any(each is not None and each.promises for each in implied)
 
 
 def require_guarantee(stated: Any) -> None:
@@ -324,6 +345,29 @@ def as_ids(ids: Any) -> tuple[str, ...]:
             " them out."
         )
     return given  # type: ignore[return-value]
+
+
+def as_part(part: Any, ids: tuple[str, ...], width: int) -> tuple[int, ...] | None:
+    """The places of values in the release of which they are a part.
+
+    Args:
+        part: Different whole numbers from 0, one per value; None for a release that is no part.
+        ids: The names of the release, of which a part has one.
+        width: The number of values.
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    if part is None:
+        return None
+    given = tuple(part) if isinstance(part, (list, tuple)) else ()
+    places = all(type(place) is int and place >= 0 for place in given)
+    if not places or not len(set(given)) == len(given) == width or len(ids) != 1:
+        raise InvalidInputError(
+            "part must be the different places, from 0, that the values have in the one release"
+            " that ids names, as `select` makes them: leave it out."
+        )
+    return given
 
 
 def as_versions(versions: Any) -> dict[str, str]:

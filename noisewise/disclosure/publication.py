@@ -26,6 +26,7 @@ from noisewise.disclosure.fields import (
     as_ids,
     as_names,
     as_num_records,
+    as_part,
     as_requested,
     as_values,
     as_versions,
@@ -72,6 +73,8 @@ class Release:
         labels: For each dimension of a table the label of each cell; None for numbers that are no
             table.
         source: Where the numbers come from: a line of text, or facts such as a file and its sha256.
+        part: The places of the values in the release that its id names, where `select` took them
+            from it, so that `combine` knows its cells.
 
     Raises:
         InvalidInputError: If values, names, guarantees or neighbours do not fit the mechanism.
@@ -110,6 +113,7 @@ class Release:
     ids: tuple[str, ...] = ()
     labels: Mapping[str, tuple[Any, ...]] | None = dataclasses.field(default=None, hash=False)
     source: str | Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
+    part: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, AbstractMechanism):
@@ -140,9 +144,10 @@ class Release:
             "num_records": as_num_records(self.num_records, query),
             "description": require_text(self.description, "description", empty=True),
             "versions": as_versions(self.versions),
-            "ids": as_ids(self.ids),
+            "ids": (ids := as_ids(self.ids)),
             "labels": labels,
             "source": as_source(self.source),
+            "part": as_part(self.part, ids, len(values)),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -185,7 +190,8 @@ class Release:
             cells: The labels of all public cells, where the rows of suppressed ones are left out:
                 a frame, also with the columns of `by`, `scale` and `missing` that these cells
                 need, or "product" for all combinations of the labels that occur.
-            missing: The column, or the mask, that says where nothing was measured.
+            missing: The column of True and False, or the mask, that says where nothing was
+                measured. Texts are compared first: missing=frame["status"] == "no file".
             neighbours: The relation of neighbours, if the publisher names one.
             guarantee: What the publisher states; it stays marked as stated unless the mechanism
                 implies it.
@@ -350,7 +356,14 @@ class Release:
         guarantee.
 
         `Release.combine(a, b)`, `Release.combine([a, b])` and `a.combine(b)` are the same. Names
-        that occur twice are preceded by the release's number.
+        that occur twice are preceded by the release's number. Parts that promise nothing, such as
+        exact totals, go with any neighbours; the others must be about the same.
+
+        Guarantees compose. Cells that `select` took from one release have its guarantee together,
+        not once for each part, where its random id says that it is one (`nw.release` gives it) and
+        all its cells have the same noise. Where the id is missing, as in a table by `from_table`,
+        the composition is an upper bound: `release.select(district=["North", "South"])` takes all
+        cells at once, which has the guarantee of the release itself.
 
         Args:
             releases: Two or more releases of the same people.
@@ -359,7 +372,8 @@ class Release:
             The release of all their values.
 
         Raises:
-            InvalidInputError: If one is given twice, or they are not of one dataset.
+            InvalidInputError: If a release, or a cell of one, is given twice, or they are not of
+                one dataset.
 
         >>> import noisewise as nw
         >>> mean = Release([0.5], nw.mechanisms.Laplace(0.1, sensitivity=0.05), names=["mean"])

@@ -24,7 +24,7 @@ SCHEMA = "noisewise.release"
 """What files of releases call themselves."""
 _VERSION = 2
 """Of the layout of files."""
-_ADDED = ("labels", "source")
+_ADDED = ("labels", "source", "part")
 """The fields that files of version 1 do not have."""
 _STATED = "guarantee_is_stated"
 
@@ -44,6 +44,8 @@ def text_of(release: Release) -> str:
     fields["neighbours"] = relation_in_file(release.neighbours)
     if release.guarantee_is_stated:
         fields[_STATED] = True
+    if release.part is None:
+        del fields["part"]
     version = 1 if _fits_version_1(release) else _VERSION
     if version == 1:
         fields = {name: value for name, value in fields.items() if name not in _ADDED}
@@ -56,6 +58,7 @@ def _fits_version_1(release: Release) -> bool:
     return (
         release.labels is None
         and release.source is None
+        and release.part is None
         and not absent.any()
         and not release.guarantee_is_stated
         and isinstance(release.neighbours, ReplaceOne)
@@ -89,6 +92,7 @@ def release_of(content: dict[str, Any], what: str, kind: type[Release]) -> Relea
     if first:
         _refuse_later(content, what)  # the oldest files have no ids
         content = {"ids": [], **content, **dict.fromkeys(_ADDED)}
+    content = {"part": None, **content}
     stated = content.pop(_STATED, None)
     require_keys(content, ["schema", "schema_version", *names], what)
     with reading(what):

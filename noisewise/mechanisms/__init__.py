@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._core.specs import concrete, registered
+from noisewise._core.specs import concrete, registered, require_few
 from noisewise.mechanisms import supports
 from noisewise.mechanisms.base import AbstractMechanism, Capability, from_spec_with
 from noisewise.mechanisms.clamped import Clamped
@@ -91,4 +91,5 @@ def from_spec(spec: Any) -> AbstractMechanism:
     >>> from_spec({"type": "Laplace", "scale": 0.5, "sensitivity": 1.0})
     Laplace(scale=0.5, sensitivity=1.0)
     """
+    require_few(spec, "A mechanism")
     return from_spec_with(spec, _KINDS)

@@ -148,6 +148,20 @@ class AbstractMechanism(AbstractNoiseLaw):
         """
         return list(zip(self.blocks, self.block_widths(k), strict=True))
 
+    def uncomposed(self, k: int) -> list[tuple[AbstractMechanism, int]]:
+        """The mechanisms of which it is composed that are not composed themselves, and the number
+        of columns, out of k in all, that each serves: itself, if it is not composed.
+
+        >>> import noisewise as nw
+        >>> pair = nw.mechanisms.Product([nw.mechanisms.Laplace(1.0), nw.mechanisms.Exact()])
+        >>> nw.mechanisms.Product([pair, nw.mechanisms.Exact()], widths=[2, 3]).uncomposed(5)
+        [(Laplace(scale=1.0), 1), (Exact(), 1), (Exact(), 3)]
+        """
+        if not self.is_composed:
+            return [(self, k)]
+        parts = self.calibrated_blocks(k)
+        return [each for part, width in parts for each in part.uncomposed(width)]
+
     def has_blocks_of(self, widths: Sequence[int | None]) -> bool:
         """Whether its blocks have these widths, and each a sensitivity of its own."""
         k = sum(width or 0 for width in widths)

@@ -17,7 +17,6 @@ from noisewise.mechanisms.post_processing import AbstractPostProcessing
 from noisewise.mechanisms.supports import (
     LATTICE_TOLERANCE,
     AbstractSupport,
-    Blocks,
     Finite,
     Interval,
     Lattice,
@@ -195,7 +194,7 @@ def _check_inner(mechanism: Any) -> None:
         raise InvalidInputError(
             "Clamped cannot wrap Clamped: write one Clamped with low, high and step together."
         )
-    if isinstance(mechanism.support, Blocks):
+    if mechanism.is_composed:
         raise InvalidInputError(
             f"Clamped cannot wrap {name}: clamp its blocks, Product([Clamped(...), ...])."
         )

@@ -44,7 +44,8 @@ def per_column(name: str, *, optional: bool = False, **limits: Any) -> Callable[
             return single(value)
         if len(value) == 0:
             raise InvalidInputError(f"{name} must be one number, or one per column, got none.")
-        if getattr(value, "dtype", np.dtype(object)).kind in "fiu":
+        plain = isinstance(value, tuple) and {type(item) for item in value} <= {int, float}
+        if plain or getattr(value, "dtype", np.dtype(object)).kind in "fiu":
             values = np.array(value, dtype=float)
             for worst in (*values[~np.isfinite(values)][:1], values.min(), values.max()):
                 entry(worst)

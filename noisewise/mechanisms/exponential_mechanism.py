@@ -27,10 +27,8 @@ def _candidates(values: Any) -> tuple[float, ...]:
         raise InvalidTypeError(
             f"candidates must be a sequence of numbers, got {type(values).__name__}."
         )
-    candidates = tuple(
-        number("candidates", advice="These are the values that can be released.")(value)
-        for value in values
-    )
+    each = number("candidates", advice="These are the values that can be released.")
+    candidates = tuple(each(value) for value in values)
     if len(candidates) < 2 or len(set(candidates)) != len(candidates):
         raise InvalidInputError(
             f"candidates must be at least two different numbers, got {len(candidates)} with"

@@ -307,6 +307,10 @@ class AbstractNoiseLaw(eqx.Module):
     def _log_prob_bound(self, s_dp: Array) -> Array:
         return self._log_prob_bound_each(s_dp).sum(-1)
 
+    def _possible(self, s_dp: Array) -> Array:
+        """Which values, elementwise, lie on the support."""
+        return self.support.contains(s_dp)
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         """Elementwise bound of the log density or probability, where columns are independent."""
         raise self._lacks(Capability.BOUND)
@@ -343,12 +347,12 @@ def _transport(law: AbstractNoiseLaw, u: Array, s: Array) -> Array:
 
 @jit_fast_compile
 def _log_prob(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
-    return _on_support(law.support.contains(s_dp).all(-1), law._log_prob(s_dp, s))
+    return _on_support(law._possible(s_dp).all(-1), law._log_prob(s_dp, s))
 
 
 @jit_fast_compile
 def _log_prob_each(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
-    return _on_support(law.support.contains(s_dp), law._log_prob_each(s_dp, s))
+    return _on_support(law._possible(s_dp), law._log_prob_each(s_dp, s))
 
 
 @jit_fast_compile
@@ -358,7 +362,7 @@ def _log_cdf(law: AbstractNoiseLaw, s_dp: Array, s: Array) -> Array:
 
 @jit_fast_compile
 def _log_prob_bound(law: AbstractNoiseLaw, s_dp: Array) -> Array:
-    return _on_support(law.support.contains(s_dp).all(-1), law._log_prob_bound(s_dp))
+    return _on_support(law._possible(s_dp).all(-1), law._log_prob_bound(s_dp))
 
 
 def _on_support(contained: Array, value: Array) -> Array:

@@ -15,11 +15,8 @@ from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.product import Product
-from noisewise.mechanisms.supports import AbstractSupport, Blocks
-
-_FEW = 8
-"""Mechanisms whose names a sentence lists: as many as fit into two lines."""
+from noisewise.mechanisms.product import Product, in_words, require_few
+from noisewise.mechanisms.supports import AbstractSupport, side_by_side
 
 
 class PerCell(AbstractMechanism):
@@ -38,7 +35,8 @@ class PerCell(AbstractMechanism):
         which: For each column the place of its mechanism in `mechanisms`, from 0.
 
     Raises:
-        InvalidInputError: If `which` names none of the mechanisms, or one serves no column.
+        InvalidInputError: If `which` names none of the mechanisms, or one serves no column, or
+            there are more than a thousand.
         MissingCapabilityError: If columns of a mechanism depend on each other.
 
     >>> import noisewise as nw
@@ -61,6 +59,7 @@ class PerCell(AbstractMechanism):
 
     def __init__(self, mechanisms: Iterable[AbstractMechanism], which: Sequence[int]) -> None:
         self.mechanisms = _mechanisms(mechanisms)
+        require_few("PerCell", self.mechanisms)
         self.which = _which(which, len(self.mechanisms))
         for mechanism, count in zip(self.mechanisms, self._counts, strict=True):
             _check_fits(mechanism, count)
@@ -94,6 +93,10 @@ class PerCell(AbstractMechanism):
     def blocks(self) -> tuple[AbstractMechanism, ...]:
         """The mechanisms of the runs of columns that share one."""
         return tuple(mechanism for mechanism, _ in self._runs)
+
+    @property
+    def is_composed(self) -> bool:
+        return True
 
     def block_widths(self, k: int) -> tuple[int, ...]:
         return tuple(width for _, width in self._runs)
@@ -166,11 +169,7 @@ class PerCell(AbstractMechanism):
         return [deviations[place] for place in self._back.tolist()]
 
     def describe(self) -> str:
-        parts = [
-            f"{mechanism.describe()} ({count} of the cells)"
-            for mechanism, count in zip(self.mechanisms, self._counts, strict=True)
-        ]
-        return "; ".join(parts[:_FEW]) + ("; ..." if len(parts) > _FEW else "")
+        return in_words(self, "cells")
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         return self.sorted.estimate(s_dp[..., self._order])[..., self._back]
@@ -191,12 +190,9 @@ class PerCell(AbstractMechanism):
 
     @property
     def support(self) -> AbstractSupport:
-        parts = [(mechanism.support, width) for mechanism, width in self._runs]
-        if len(parts) == 1:
-            return parts[0][0]
-        return Blocks(
-            tuple(support for support, _ in parts), widths=tuple(width for _, width in parts)
-        )
+        parts = zip(self.mechanisms, self._counts, strict=True)
+        columns = [each for mechanism, count in parts for each in mechanism.support.columns(count)]
+        return side_by_side([columns[place] for place in self._back.tolist()])
 
     @property
     def distance_unit(self) -> np.ndarray:
@@ -213,6 +209,9 @@ class PerCell(AbstractMechanism):
 
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         return self.sorted._log_sf(*self._sorted(s_dp, s))[..., self._back]
+
+    def _possible(self, s_dp: Array) -> Array:
+        return self.sorted._possible(s_dp[..., self._order])[..., self._back]
 
     def _log_prob_bound(self, s_dp: Array) -> Array:
         return self.sorted._log_prob_bound(s_dp[..., self._order])
@@ -232,7 +231,8 @@ def _runs(whole: PerCell) -> Iterable[tuple[AbstractMechanism, int]]:
     for number, width in runs:
         mechanism = whole.mechanisms[number]
         columns = range(done[number], done[number] + width)
-        yield mechanism if once else mechanism.of_columns(columns), width
+        same = once or mechanism.width is None
+        yield mechanism if same else mechanism.of_columns(columns), width
         done[number] += width
 
 

@@ -17,6 +17,12 @@ from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
 from noisewise.mechanisms.supports import AbstractSupport, Blocks
 
+MAX_MECHANISMS = 1_000
+"""Mechanisms in one: those of a few hundred already take a minute to compile."""
+
+_FEW = 8
+"""Laws that a sentence lists: as many as can be told apart."""
+
 
 class Product(AbstractMechanism):
     r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through
@@ -36,7 +42,8 @@ class Product(AbstractMechanism):
 
     Raises:
         InvalidTypeError: If `mechanisms` is not a list of mechanisms.
-        InvalidInputError: If the widths do not fit the mechanisms.
+        InvalidInputError: If the widths do not fit the mechanisms, or there are more than a
+            thousand.
 
     >>> import noisewise as nw
     >>> wide = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.6)
@@ -56,6 +63,7 @@ class Product(AbstractMechanism):
     ) -> None:
         self.mechanisms = _mechanisms(mechanisms)
         self.widths = _widths(self.mechanisms, widths)
+        require_few("Product", self.mechanisms)
 
     @property
     def is_smooth(self) -> bool:
@@ -97,9 +105,7 @@ class Product(AbstractMechanism):
         return any(mechanism.has_noiseless_columns for mechanism in self.mechanisms)
 
     def describe(self) -> str:
-        return "; ".join(
-            f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in self._parts
-        )
+        return in_words(self, "numbers")
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         parts = np.split(s_dp, np.cumsum(self._output_widths)[:-1], axis=-1)
@@ -239,6 +245,10 @@ class Product(AbstractMechanism):
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         return _join([mechanism._log_sf(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
 
+    def _possible(self, s_dp: Array) -> Array:
+        parts = zip(self.mechanisms, _split(s_dp, self._output_widths), strict=True)
+        return _join([mechanism._possible(y) for mechanism, y in parts])
+
     def _log_prob_bound(self, s_dp: Array) -> Array:
         parts = _split(s_dp, self._output_widths)
         return sum(
@@ -297,6 +307,32 @@ def _mechanisms(mechanisms: Any) -> tuple[AbstractMechanism, ...]:
     if not blocks:
         raise InvalidInputError("Product needs at least one mechanism, got an empty list.")
     return blocks
+
+
+def require_few(name: str, mechanisms: tuple[AbstractMechanism, ...]) -> None:
+    """Refuse more mechanisms than there may be in one.
+
+    Raises:
+        InvalidInputError: If there are more than `MAX_MECHANISMS`, with those inside others.
+    """
+    number = sum(len(each.uncomposed(each.width or 1)) for each in mechanisms)
+    if number > MAX_MECHANISMS:
+        raise InvalidInputError(
+            f"{name} has {number:,} mechanisms, more than {MAX_MECHANISMS:,}: give cells of one"
+            " kind one mechanism, with a number per column where these differ, as in"
+            " DiscreteLaplace(scale=[3.0, 8.0])."
+        )
+
+
+def in_words(mechanism: AbstractMechanism, noun: str) -> str:
+    """What is done to the numbers, and to how many of them, by a mechanism composed of others."""
+    counts: dict[str, int] = {}
+    for part, width in mechanism.uncomposed(mechanism.width or 1):
+        text = part.describe()
+        counts[text] = counts.get(text, 0) + width
+    parts = [f"{text} ({count:,} of the {noun})" for text, count in counts.items()]
+    rest = f"; and {len(parts) - _FEW} more laws" if len(parts) > _FEW else ""
+    return "; ".join(parts[:_FEW]) + rest
 
 
 def _widths(mechanisms: tuple[AbstractMechanism, ...], widths: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import abc
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -243,11 +244,25 @@ class Blocks(AbstractSupport):
             raise InvalidInputError(
                 f"Values must have {sum(self.widths)} columns, got shape {values.shape}."
             )
-        parts = xp.split(values, np.cumsum(self.widths)[:-1], axis=-1)
-        return xp.concatenate(
-            [support.contains(part) for support, part in zip(self.supports, parts, strict=True)],
-            axis=-1,
-        )
+        if is_traced(values):
+            parts = xp.split(values, np.cumsum(self.widths)[:-1], axis=-1)
+            pairs = zip(self.supports, parts, strict=True)
+            return xp.concatenate([support.contains(part) for support, part in pairs], axis=-1)
+        found = np.empty(values.shape, dtype=bool)
+        for (support, width), starts in self._alike().items():
+            columns = np.add.outer(starts, np.arange(width))
+            found[..., columns] = support.contains(values[..., columns])
+        return found
+
+    def _alike(self) -> dict[tuple[AbstractSupport, int], list[int]]:
+        """Where blocks begin that have the same support and width: a table may have a hundred
+        thousand blocks of two kinds.
+        """
+        starts: dict[tuple[AbstractSupport, int], list[int]] = {}
+        ends = itertools.accumulate(self.widths)
+        for support, width, end in zip(self.supports, self.widths, ends, strict=True):
+            starts.setdefault((support, width), []).append(end - width)
+        return starts
 
     def columns(self, width: int) -> list[AbstractSupport]:
         parts = zip(self.supports, self.widths, strict=True)
@@ -258,6 +273,28 @@ class Blocks(AbstractSupport):
             f"{width} x {support.describe()}"
             for support, width in zip(self.supports, self.widths, strict=True)
         )
+
+
+def side_by_side(columns: Sequence[AbstractSupport]) -> AbstractSupport:
+    """The support of columns that each have one of their own; neighbours of one kind share a block.
+
+    >>> side_by_side([OrAbsent(Real(), 2.0), OrAbsent(Real(), 5.0), Real()])
+    Blocks(supports=(OrAbsent(present=Real(), above=(2.0, 5.0)), Real()), widths=(2, 1))
+    """
+    blocks, widths = [], []
+    for kind, group in itertools.groupby(columns, _kind):
+        alike = list(group)
+        above = [column.above for column in alike if isinstance(column, OrAbsent)]
+        together = above[0] if len(set(above)) == 1 else tuple(above)
+        blocks.append(OrAbsent(kind[1], together) if above else kind[1])
+        widths.append(len(alike))
+    return blocks[0] if len(blocks) == 1 else Blocks(tuple(blocks), tuple(widths))
+
+
+def _kind(column: AbstractSupport) -> tuple[bool, AbstractSupport]:
+    """What may differ from column to column in a block is left out: the threshold."""
+    absent = isinstance(column, OrAbsent)
+    return absent, column.present if isinstance(column, OrAbsent) else column
 
 
 def coded(support: AbstractSupport, width: int) -> tuple[AbstractSupport, Float[np.ndarray, " kp"]]:

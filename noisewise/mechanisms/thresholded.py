@@ -16,7 +16,7 @@ from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.columns import PerColumn, in_words, num_columns, per_column, taken
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.post_processing import AbstractPostProcessing
-from noisewise.mechanisms.supports import AbstractSupport, Blocks, OrAbsent
+from noisewise.mechanisms.supports import AbstractSupport, OrAbsent
 
 
 class Thresholded(AbstractPostProcessing):
@@ -158,7 +158,7 @@ def _check_inner(mechanism: Any) -> None:
     name = type(mechanism).__name__
     if isinstance(mechanism.support, OrAbsent):
         raise InvalidInputError(f"Thresholded cannot wrap {name}: take the larger threshold.")
-    if isinstance(mechanism.support, Blocks):
+    if mechanism.is_composed:
         raise InvalidInputError(
             f"Thresholded cannot wrap {name}: give its blocks thresholds,"
             " Product([Thresholded(...), ...])."

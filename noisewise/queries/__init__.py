@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._core.specs import concrete, registered
+from noisewise._core.specs import concrete, registered, require_few
 from noisewise.queries.base import (
     AbstractAdditiveQuery,
     AbstractCountQuery,
@@ -80,4 +80,5 @@ def from_spec(spec: Any) -> AbstractQuery:
     >>> from_spec(query.to_spec()) == query
     True
     """
+    require_few(spec, "A query")
     return from_spec_with(spec, _KINDS)

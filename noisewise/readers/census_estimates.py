@@ -9,10 +9,18 @@ from noisewise import mechanisms
 from noisewise._core.files import PathLike
 from noisewise.errors import InvalidInputError
 from noisewise.readers.description import TableDescription, reader
-from noisewise.readers.files import columns_of, numbers_in, one_of, read_source
+from noisewise.readers.files import (
+    cells_named,
+    columns_of,
+    number_in,
+    one_of,
+    positive_in,
+    read_source,
+)
 from noisewise.readers.frames import frame_of
 
-_COLUMNS = ("geocode", "query", "estimate", "std_dev", "query_description")
+_KEYS = ("geocode", "query")
+_COLUMNS = (*_KEYS, "estimate", "std_dev", "query_description")
 
 
 @reader
@@ -57,30 +65,21 @@ def census_gls(
     """
     source = read_source(path)
     texts = columns_of(source, "|", _COLUMNS)
-    if query is not None:
-        wanted = (query,) if isinstance(query, str) else tuple(query)
-        known = tuple(dict.fromkeys(texts["query"]))
-        for each in wanted:
-            one_of(each, known, f"In {source.name}, the query")
-        if not wanted:
-            raise InvalidInputError("Name at least one query by --query (query=).")
-        kept = [each in wanted for each in texts["query"]]
-        texts = {
-            column: [cell for cell, keep in zip(cells, kept, strict=True) if keep]
-            for column, cells in texts.items()
-        }
-    frame = frame_of(
-        {
-            "geocode": texts["geocode"],
-            "query": texts["query"],
-            "estimate": numbers_in(source, texts, "estimate", positive=False),
-            "std_dev": numbers_in(source, texts, "std_dev", positive=True),
-        }
-    )
+    wanted = (query,) if isinstance(query, str) else query and tuple(query)
+    if wanted is not None and not wanted:
+        raise InvalidInputError("Name at least one query by --query (query=).")
+    for each in wanted or ():
+        one_of(each, tuple(dict.fromkeys(texts["query"])), f"In {source.name}, the query")
+    rows = [row for row, each in enumerate(texts["query"]) if wanted is None or each in wanted]
+    cell = cells_named(source.name, texts, _KEYS)
+    content: dict[str, list[Any]] = {key: [texts[key][row] for row in rows] for key in _KEYS}
+    for size, read in (("estimate", number_in), ("std_dev", positive_in)):
+        content[size] = [read(texts[size][row], f"{size} {cell(row)}") for row in rows]
+    frame = frame_of(content)
     return TableDescription(
         frame,
         value="estimate",
-        labels=("geocode", "query"),
+        labels=_KEYS,
         mechanism=mechanisms.Gaussian,
         sd="std_dev",
         guarantee=guarantee,

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -213,25 +213,46 @@ def number_in(text: str, where: str) -> float:
     raise FileFormatError(f"{where} must be a number, got {shown(text)}.")
 
 
+def cells_named(
+    file: str, texts: Mapping[str, Sequence[str]], labels: Sequence[str]
+) -> Callable[[int], str]:
+    """How messages name the cell in a row: by the file, the row and its labels.
+
+    Args:
+        file: The name of the file.
+        texts: Its columns.
+        labels: Those that name a cell.
+
+    >>> cells_named("stays.csv", {"district": ["North"]}, ["district"])(0)
+    "in row 1 of stays.csv (district 'North')"
+    """
+
+    def named(row: int) -> str:
+        shown_labels = ", ".join(f"{name} {shown(texts[name][row])}" for name in labels)
+        return f"in row {row + 1} of {file}" + (f" ({shown_labels})" if labels else "")
+
+    return named
+
+
 def numbers_in(
-    source: SourceFile, columns: Mapping[str, Sequence[str]], name: str, *, positive: bool
+    texts: Sequence[str],
+    name: str,
+    cell: Callable[[int], str],
+    read: Callable[[str, str], float] | None = None,
 ) -> list[float]:
     """A column of numbers.
 
     Args:
-        source: The file.
-        columns: Its texts.
-        name: The column.
-        positive: Whether they must be above 0.
+        texts: The column.
+        name: Its name.
+        cell: How messages name the cell in a row.
+        read: `number_in`, the default, or `positive_in`.
 
     Raises:
         FileFormatError: If one is not a number, or out of range.
     """
-    values = []
-    read = positive_in if positive else number_in
-    for row, text in enumerate(columns[name], start=1):
-        values.append(read(text, f"{name}, row {row} of {source.name},"))
-    return values
+    read = number_in if read is None else read
+    return [read(text, f"{name} {cell(row)}") for row, text in enumerate(texts)]
 
 
 def positive_in(text: str, where: str) -> float:

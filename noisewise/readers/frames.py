@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noisewise._core.arrays import describe
@@ -55,20 +55,20 @@ def frame_of(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
 
 
 def published(
-    source: SourceFile,
     texts: Sequence[str],
     name: str,
     absent: str | None,
-    missing: Sequence[bool] | None = None,
+    missing: Sequence[bool] | None,
+    cell: Callable[[int], str],
 ) -> list[Any]:
     """A column of published numbers, with the mark of suppressed ones left in place.
 
     Args:
-        source: The file.
-        texts: Its column.
-        name: The name of the column.
+        texts: The column.
+        name: Its name.
         absent: The mark; None for none.
-        missing: Where nothing was measured.
+        missing: Where nothing was measured; None for nowhere.
+        cell: How messages name the cell in a row.
 
     Raises:
         FileFormatError: If a cell is neither a number nor the mark.
@@ -80,11 +80,11 @@ def published(
         elif text == absent:
             values.append(text)
         else:
-            values.append(_number(source, text, f"{name}, row {row + 1} of {source.name},", absent))
+            values.append(_number(text, f"{name} {cell(row)}", absent))
     return values
 
 
-def _number(source: SourceFile, text: str, where: str, absent: str | None) -> float:
+def _number(text: str, where: str, absent: str | None) -> float:
     try:
         return number_in(text, where)
     except FileFormatError as error:
@@ -96,19 +96,30 @@ def _number(source: SourceFile, text: str, where: str, absent: str | None) -> fl
         ) from None
 
 
-def flags(file: str, texts: Sequence[str], name: str) -> list[bool]:
-    """A column of true and false.
+def flags(
+    texts: Sequence[str], name: str, mark: str | None, cell: Callable[[int], str]
+) -> list[bool]:
+    """Where a column of texts says that nothing was measured.
+
+    Args:
+        texts: The column.
+        name: Its name.
+        mark: The text that says so; None where it holds true and false.
+        cell: How messages name the cell in a row.
 
     Raises:
-        FileFormatError: If a cell is anything else.
+        FileFormatError: If a cell is neither true nor false.
     """
-    try:
-        return [_BOOLEANS[text.lower()] for text in texts]
-    except KeyError as error:
-        raise FileFormatError(
-            f"The column {name} of {file} must hold true and false, or 1 and 0, got"
-            f" {shown(str(error.args[0]))}."
-        ) from None
+    if mark is not None:
+        return [text == mark for text in texts]
+    for row, text in enumerate(texts):
+        if text.lower() not in _BOOLEANS:
+            raise FileFormatError(
+                f"{name} {cell(row)} must be true or false, or 1 or 0, got {shown(text)}. If one of"
+                f" its texts says that nothing was measured, give it too: --missing {name}=TEXT"
+                f' (missing={{"{name}": "TEXT"}}).'
+            )
+    return [_BOOLEANS[text.lower()] for text in texts]
 
 
 def public_cells(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import describe, number
 from noisewise._core.files import PathLike
 from noisewise._core.json_files import parse_json
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
@@ -119,7 +119,7 @@ def opendp(
     relation = relation_or_given(recipe.relation, recipe.contributions, neighbours, guarantee)
     law = dataclasses.replace(recipe.law(atom, sensitivity), neighbours=relation)
     if threshold is not None:
-        law = _with_threshold(law, recipe, threshold)
+        law = _with_threshold(law, recipe, number("threshold")(threshold))
     if isinstance(sensitivity, Mapping):
         raise InvalidTypeError(
             "The sensitivity of a measurement is one number, not one per column."

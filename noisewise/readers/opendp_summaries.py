@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noisewise._core.arrays import describe
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.readers.description import TableDescription
-from noisewise.readers.files import SourceFile, number_in, one_of, read_source
+from noisewise.readers.files import SourceFile, cells_named, number_in, one_of, read_source
 from noisewise.readers.frames import (
     ABSENT,
     frame_of,
@@ -183,9 +183,9 @@ def _released(
         )
     if isinstance(output, (str, os.PathLike)):
         file = read_source(output)
-        texts = texts_of(file, (*keys, *columns))
+        texts, name = texts_of(file, (*keys, *columns)), file.name
     elif isinstance(output, pd.DataFrame):
-        file = source
+        name = "the query's table"
         if lacking := [each for each in (*keys, *columns) if each not in output.columns]:
             raise InvalidInputError(f"The query's table (output=) has no column {lacking[0]!r}.")
         texts = {each: list(map(str, output[each])) for each in (*keys, *columns)}
@@ -193,7 +193,8 @@ def _released(
         raise InvalidTypeError(
             f"output must be a frame or a file with the query's table, got {describe(output)}."
         )
-    numbers = {each: published(file, texts[each], each, absent=None) for each in columns}
+    cell = cells_named(name, texts, keys)
+    numbers = {each: published(texts[each], each, None, None, cell) for each in columns}
     groups = list(zip(*(texts[key] for key in keys), strict=True)) if keys else [()]
     rows = [dict(zip(columns, line, strict=True)) for line in zip(*numbers.values(), strict=True)]
     if len(groups) != len(rows) or len(set(groups)) < len(groups):

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import AbstractMechanism
 from noisewise.readers.description import TableDescription, reader
-from noisewise.readers.files import numbers_in, positive_in, read_source
-from noisewise.readers.frames import flags, frame_of, label_names, public_cells, published, texts_of
+from noisewise.readers.files import (
+    cells_named,
+    number_in,
+    numbers_in,
+    positive_in,
+    read_source,
+    shown,
+)
+from noisewise.readers.frames import (
+    flags,
+    frame_of,
+    label_names,
+    public_cells,
+    published,
+    texts_of,
+)
 from noisewise.readers.laws import ADDITIVE, Law, kind_of
 
 if TYPE_CHECKING:
@@ -26,16 +40,16 @@ def table(
     value: str,
     labels: Sequence[str] | str,
     mechanism: Any,
-    scale: float | str | None = None,
+    scale: float | str | Mapping[str, float | str] | None = None,
     sd: str | None = None,
     variance: str | None = None,
-    sensitivity: float | None = None,
-    threshold: float | None = None,
-    base: int | None = None,
+    sensitivity: float | Mapping[str, float] | None = None,
+    threshold: float | str | Mapping[str, float | str] | None = None,
+    base: int | Mapping[str, int] | None = None,
     by: str | None = None,
     absent: str | None = None,
     cells: pd.DataFrame | PathLike | None = None,
-    missing: str | None = None,
+    missing: str | Mapping[str, str] | None = None,
     neighbours: Any = None,
     guarantee: Any = None,
     name: str | None = None,
@@ -53,19 +67,21 @@ def table(
         value: The column of published numbers.
         labels: The columns that name a cell. Labels stay texts.
         mechanism: "laplace", "gaussian", "discrete-laplace", "discrete-gaussian", "exact" or
-            "rounded"; a mechanism; or a mechanism for each entry of the column `by`.
-        scale: The scale of the noise, of Gaussian kinds its standard deviation; or the column that
-            has it for each cell.
+            "rounded"; a mechanism; or one of these for each entry of the column `by`.
+        scale: The scale of the noise, of Gaussian kinds its standard deviation; the column that has
+            it for each cell; or one of these for each entry of `by`.
         sd: The column of standard deviations.
         variance: The column of variances.
         sensitivity: The largest change of the table between neighbours; without it no guarantee is
-            derived.
-        threshold: The least number that is published.
-        base: What counts were rounded to.
+            derived. With `by` it may be one for each entry.
+        threshold: The least number that is published; the column that has it for each cell; or one
+            of these for each entry of `by`.
+        base: What counts were rounded to, or one for each entry of `by`.
         by: The column that chooses the mechanism.
         absent: What stands for a suppressed cell, such as "X"; "" where it is empty.
         cells: A frame or a file that lists all cells.
-        missing: The column that says where nothing was measured.
+        missing: The column that says where nothing was measured, by true and false or 1 and 0; or,
+            for a column of texts, the one that says so, as in {"status": "no file"}.
         neighbours: The relation of neighbours.
         guarantee: What the publisher states.
         name: What the table is called.
@@ -87,37 +103,80 @@ def table(
     >>> found.frame["count"].tolist(), found.mechanism.mechanism
     ([12.0, 'X'], DiscreteLaplace(scale=3.0))
     """
-    asked = _Asked(mechanism, scale, sd, variance, sensitivity, threshold, base, by, neighbours)
-    asked.check()
+    noise = TableNoise(mechanism, scale, sd, variance, sensitivity, threshold, base, by, neighbours)
+    noise.check()
     source, names = read_source(path), label_names(labels)
-    columns = [each for each in (value, sd, variance, by, missing, _column(scale)) if each]
+    lost, mark = _missing(missing)
+    columns = [value, *noise.sizes, *noise.thresholds, *(each for each in (by, lost) if each)]
     texts = texts_of(source, list(dict.fromkeys((*names, *columns))), separator=separator)
-    content: dict[str, Any] = dict(texts)
-    for column in (sd, variance, _column(scale)):
-        if column is not None:
-            content[column] = numbers_in(source, texts, column, positive=True)
-    if missing is not None:
-        content[missing] = flags(source.name, texts[missing], missing)
-    content[value] = published(
-        source, texts[value], value, absent, content[missing] if missing else None
-    )
+    cell = cells_named(source.name, texts, names)
+    content = _content(texts, cell, noise, lost, mark)
+    besides = [*noise.sizes, *noise.thresholds, *(each for each in (by, lost) if each)]
+    found = public_cells(cells, names, besides=besides, separator=separator)
+    listed = content
+    if found is not None:
+        given = {name: found[name].tolist() for name in found.columns}
+        listed = _content(given, cells_named("the list of cells", given, names), noise, lost, mark)
+    if mark is not None and not any(content[lost]) and not any(listed.get(lost, ())):
+        raise FileFormatError(
+            f"The column {lost} says nowhere {mark!r}, which stands for cells of which nothing was"
+            f" measured; {cell(0)} it says {shown(texts[lost][0])}."
+        )
+    content[value] = published(texts[value], value, absent, content[lost] if lost else None, cell)
     if threshold is not None and absent is None and cells is None:
         raise InvalidInputError(_NEEDS_CELLS)
     return TableDescription(
         frame_of(content),
         value=value,
         labels=names,
-        **asked.noise(content, listed=cells is None),
+        **noise.arguments(listed, lost),
         by=by,
         absent=absent,
-        cells=_listed(cells, names, (by, missing), (sd, variance, _column(scale)), separator),
-        missing=missing,
+        cells=None if found is None else frame_of(listed),
+        missing=lost or None,
         neighbours=neighbours,
         guarantee=guarantee,
         name=name,
         description=description,
-        source=source.origin("table", value=value, scale=scale, sd=sd, variance=variance, by=by),
+        source=source.origin(
+            "table", value=value, scale=scale, sd=sd, variance=variance, threshold=threshold, by=by
+        ),
     )
+
+
+def _missing(given: Any) -> tuple[str, str | None]:
+    """The column that says where nothing was measured, "" for none, and its text for that; None
+    where it holds true and false.
+    """
+    if given is None or isinstance(given, str):
+        return given or "", None
+    pairs = list(given.items()) if isinstance(given, Mapping) else []
+    if len(pairs) != 1 or not all(isinstance(part, str) for part in pairs[0]):
+        raise InvalidTypeError(
+            "missing must be the name of a column, or a column and its text for a cell of which"
+            f' nothing was measured, as in missing={{"status": "no file"}}, got {describe(given)}.'
+        )
+    return pairs[0]
+
+
+def _content(
+    texts: Mapping[str, Sequence[str]],
+    cell: Callable[[int], str],
+    noise: TableNoise,
+    missing: str,
+    mark: str | None,
+) -> dict[str, Any]:
+    """The columns of a file or of a list of cells, as far as it has them, with numbers and truth
+    values in place of texts.
+    """
+    content: dict[str, Any] = dict(texts)
+    for names, read in ((noise.sizes, positive_in), (noise.thresholds, number_in)):
+        for name in names:
+            if name in texts:
+                content[name] = numbers_in(texts[name], name, cell, read)
+    if missing in texts:
+        content[missing] = flags(texts[missing], missing, mark, cell)
+    return content
 
 
 _NEEDS_CELLS = (
@@ -127,116 +186,203 @@ _NEEDS_CELLS = (
 )
 
 
-def _listed(
-    cells: Any,
-    labels: Sequence[str],
-    words: Sequence[str | None],
-    sizes: Sequence[str | None],
-    separator: str,
-) -> pd.DataFrame | None:
-    """The public list of cells, with what it says of noise and measurement."""
-    besides = [name for name in (*words, *sizes) if name is not None]
-    found = public_cells(cells, labels, besides=besides, separator=separator)
-    if found is None:
-        return None
-    where = "the list of cells"
-    content: dict[str, Any] = {name: found[name].tolist() for name in found.columns}
-    for size in sizes:
-        if size in content:
-            content[size] = [positive_in(text, f"{size} in {where}") for text in content[size]]
-    if words[1] in content:
-        content[words[1]] = flags(where, content[words[1]], words[1])
-    return frame_of(content)
+# The noise ----------------------------------------------------------------------------------------
+
+
+_FLAGS = ("scale", "sensitivity", "threshold", "base")
+"""What goes with the word for a mechanism; one for all, or one for each entry of a column."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
-    """The noise as it was asked for."""
+class TableNoise:
+    """The noise as it was asked for.
+
+    Attributes:
+        mechanism: A word, a mechanism, or one of them for each entry of the column `by`.
+        scale: A number, or the column that has one for each cell; or these for each entry.
+        sd: The column of standard deviations.
+        variance: The column of variances.
+        sensitivity: The largest change between neighbours, or one for each entry.
+        threshold: The least number that is published, given like a scale.
+        base: What counts were rounded to, or one for each entry.
+        by: The column that chooses the mechanism.
+        neighbours: The relation of neighbours that a sensitivity is for.
+    """
 
     mechanism: Any
-    scale: float | str | None
+    scale: Any
     sd: str | None
     variance: str | None
-    sensitivity: float | None
-    threshold: float | None
-    base: int | None
+    sensitivity: Any
+    threshold: Any
+    base: Any
     by: str | None
     neighbours: Any
 
+    @property
+    def sizes(self) -> list[str]:
+        """The columns of positive numbers: scales, standard deviations and variances."""
+        return [*_columns(self.scale), *(name for name in (self.sd, self.variance) if name)]
+
+    @property
+    def thresholds(self) -> list[str]:
+        """The columns of thresholds."""
+        return _columns(self.threshold)
+
     def check(self) -> None:
         """Refuse what needs no file to be seen: a word that is not known, noise without a scale."""
-        given = (self.scale, self.sd, self.variance)
-        if self.by is None and isinstance(self.mechanism, str):
-            kind = kind_of(self.mechanism)
-            if kind not in ADDITIVE or all(part is None for part in given):
-                self._law(kind, _number(self.scale)).mechanism()
-
-    def noise(self, content: Mapping[str, Any], *, listed: bool) -> dict[str, Any]:
-        """The mechanism, and the column of its scales, as `TableDescription` has them.
-
-        Args:
-            content: The columns of the frame.
-            listed: Whether all cells are in the file.
-        """
-        given = sum(part is not None for part in (self.scale, self.sd, self.variance))
-        if given > 1:
+        if sum(part is not None for part in (self.scale, self.sd, self.variance)) > 1:
             raise InvalidInputError(
                 "Give one of --scale, --sd and --variance (scale=, sd=, variance=)."
             )
-        if self.by is not None or not isinstance(self.mechanism, str):
-            return self._made(given)
-        kind = kind_of(self.mechanism)
-        column = self.sd or self.variance
-        if column is None and _column(self.scale) is None:
-            return {"mechanism": self._law(kind, self.scale).mechanism()}
-        if kind not in ADDITIVE:
-            raise InvalidInputError(f"{kind} has no scale: leave out --scale, --sd and --variance.")
-        if self.threshold is None and self.sensitivity is None and self.base is None:
-            columns = {"scale": self.scale, "sd": self.sd, "variance": self.variance}
-            return {"mechanism": ADDITIVE[kind], **columns}
-        if column is not None or not listed:
+        several = isinstance(self.mechanism, Mapping)
+        if several != (self.by is not None):
             raise InvalidInputError(
-                "A threshold or a sensitivity goes with one scale, or with a column of scales"
-                " (--scale, scale=) in a file that lists all cells, suppressed ones too."
+                "Several mechanisms go with the column that chooses among them: --by COLUMN"
+                " --mechanism ENTRY=MECHANISM (by=..., mechanism={...}), once for each entry."
             )
-        return {"mechanism": self._law(kind, content[str(self.scale)]).mechanism()}
-
-    def _law(self, kind: str, scale: Any) -> Law:
-        return Law(
-            kind,
-            scale,
-            sensitivity=self.sensitivity,
-            threshold=self.threshold,
-            base=self.base,
-            neighbours=self.neighbours,
-        )
-
-    def _made(self, given: int) -> dict[str, Any]:
-        """A mechanism that was made already, or one for each entry of a column."""
-        if given or any(x is not None for x in (self.sensitivity, self.threshold, self.base)):
+        made = list(self.mechanism.values()) if several else [self.mechanism]
+        if not made or not all(isinstance(part, (str, AbstractMechanism)) for part in made):
+            raise InvalidTypeError(
+                "mechanism must be a word such as 'laplace', or a mechanism, got"
+                f" {describe(next((p for p in made if not isinstance(p, str)), made))}."
+            )
+        for flag in _FLAGS:
+            self._check_entries(flag, getattr(self, flag))
+        if all(isinstance(part, str) for part in made):
+            for entry in self.mechanism if several else [None]:
+                self._check_word(entry)
+        elif any(value is not None for value in (self.sd, self.variance, *self._of(None).values())):
             raise InvalidInputError(
                 "A scale, sensitivity, threshold or base goes with the word for a mechanism, such"
                 " as mechanism='laplace': a mechanism that was made already has its own."
             )
-        made = self.mechanism.values() if isinstance(self.mechanism, Mapping) else [self.mechanism]
-        if isinstance(self.mechanism, Mapping) != (self.by is not None):
+
+    def _check_entries(self, flag: str, given: Any) -> None:
+        """Refuse numbers for entries that have no mechanism."""
+        if not isinstance(given, Mapping):
+            return
+        if self.by is None:
             raise InvalidInputError(
-                "Give a mechanism for each entry of a column together with that column:"
-                " mechanism={...}, by=..."
+                f"--{flag} ENTRY=... ({flag}={{...}}) goes with --by COLUMN (by=), the column of"
+                " these entries."
             )
-        if wrong := [each for each in made if not isinstance(each, AbstractMechanism)]:
-            raise InvalidTypeError(
-                "mechanism must be a word such as 'laplace', or a mechanism, got"
-                f" {describe(wrong[0])}."
-            )
-        return {"mechanism": self.mechanism}
+        for entry in given:
+            if entry not in self.mechanism:
+                known = ", ".join(map(repr, self.mechanism))
+                raise InvalidInputError(
+                    f"--{flag} ({flag}=) is given for {entry!r}, but there are mechanisms for"
+                    f" {known}."
+                )
+
+    def _check_word(self, entry: str | None) -> None:
+        """Make the mechanism of an entry with 1 in place of columns, to see whether it can be."""
+        kind = kind_of(self.mechanism if entry is None else self.mechanism[entry])
+        given = self._of(entry)
+        if self.sd or self.variance:
+            if kind not in ADDITIVE:
+                raise InvalidInputError(f"{kind} has no scale: leave out --sd and --variance.")
+            if entry is not None or any(value is not None for value in given.values()):
+                raise InvalidInputError(
+                    "A threshold or a sensitivity, and --by, go with --scale (scale=), a number or"
+                    " a column, and not with --sd or --variance."
+                )
+            return
+        self._law(entry, kind, {name: _one(value) for name, value in given.items()})
+
+    def _of(self, entry: str | None) -> dict[str, Any]:
+        """What is given for an entry, by name; None where nothing is."""
+        given = {flag: getattr(self, flag) for flag in _FLAGS}
+        return {
+            flag: value.get(entry) if isinstance(value, Mapping) else value
+            for flag, value in given.items()
+        }
+
+    def _law(self, entry: str | None, kind: str, given: Mapping[str, Any]) -> AbstractMechanism:
+        try:
+            return Law(kind, neighbours=self.neighbours, **given).mechanism()
+        except InvalidInputError as error:
+            if entry is None:
+                raise
+            raise InvalidInputError(f"Where {self.by} is {entry!r}: {error}") from None
+
+    def arguments(self, cells: Mapping[str, Sequence[Any]], missing: str) -> dict[str, Any]:
+        """The mechanism, and the column of its scales, as `TableDescription` has them.
+
+        Args:
+            cells: The columns of the public list of cells, which is the file where there is none.
+            missing: The column that says where nothing was measured; "" for none.
+
+        Raises:
+            InvalidInputError: If the list of cells lacks a column of numbers.
+        """
+        if self.sd or self.variance:
+            kind = ADDITIVE[kind_of(self.mechanism)]
+            return {"mechanism": kind, "sd": self.sd, "variance": self.variance}
+        if isinstance(self.mechanism, AbstractMechanism):
+            return {"mechanism": self.mechanism}
+        if isinstance(self.mechanism, Mapping):
+            return {"mechanism": self._by_entry(cells, missing)}
+        word, given = kind_of(self.mechanism), self._of(None)
+        alone = all(value is None for name, value in given.items() if name != "scale")
+        if alone and isinstance(self.scale, str):
+            return {"mechanism": ADDITIVE[word], "scale": self.scale}
+        return {"mechanism": self._law(None, word, _numbers(given, cells, None))}
+
+    def _by_entry(
+        self, cells: Mapping[str, Sequence[Any]], missing: str
+    ) -> dict[str, AbstractMechanism]:
+        """The mechanism of each entry that occurs, with numbers for its own cells."""
+        found: dict[str, AbstractMechanism] = {}
+        entries = _column_of(cells, str(self.by))
+        apart = missing and (self.sizes or self.thresholds)
+        unmeasured = _column_of(cells, missing) if apart else [False] * len(entries)
+        for entry, word in self.mechanism.items():
+            if isinstance(word, AbstractMechanism):
+                found[entry] = word
+                continue
+            places = [
+                place
+                for place, other in enumerate(entries)
+                if other == entry and not unmeasured[place]
+            ]
+            given = self._of(entry)
+            numbers = _numbers(given, cells, places) if places else None
+            plain = {name: _one(value) for name, value in given.items()}
+            found[entry] = self._law(entry, kind_of(word), numbers or plain)
+        return found
 
 
-def _column(scale: Any) -> str | None:
-    """The column of scales, if it is one."""
-    return scale if isinstance(scale, str) else None
+def _columns(given: Any) -> list[str]:
+    """The names of columns among numbers."""
+    values = given.values() if isinstance(given, Mapping) else [given]
+    return list(dict.fromkeys(value for value in values if isinstance(value, str)))
 
 
-def _number(scale: Any) -> Any:
-    """The scale, or 1 in place of a column of scales."""
-    return 1.0 if isinstance(scale, str) else scale
+def _one(given: Any) -> Any:
+    """The number, or 1 in place of a column of numbers."""
+    return 1.0 if isinstance(given, str) else given
+
+
+def _numbers(
+    given: Mapping[str, Any], cells: Mapping[str, Sequence[Any]], places: Sequence[int] | None
+) -> dict[str, Any]:
+    """Numbers by name, with those of the cells at some places for each column: one where they are
+    all the same.
+    """
+    found = dict(given)
+    for name, value in given.items():
+        if isinstance(value, str):
+            column = _column_of(cells, value)
+            numbers = list(column) if places is None else [column[place] for place in places]
+            found[name] = numbers[0] if len(set(numbers)) == 1 else numbers
+    return found
+
+
+def _column_of(cells: Mapping[str, Sequence[Any]], name: str) -> Sequence[Any]:
+    if name not in cells:
+        raise InvalidInputError(
+            f"The list of cells (--cells, cells=) needs a column {name!r}: it says how cells were"
+            " made that are not in the file."
+        )
+    return cells[name]

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from noisewise._core.neighbours import AbstractNeighbours, AddRemoveOne
 from noisewise._core.text import Markup, join
+from noisewise.disclosure.fields import promises_something
 from noisewise.errors import ConversionError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (
@@ -141,8 +142,9 @@ def _facts(
     ]
     if release is not None and release.requested not in (None, guarantee):
         rows.append(("Asked for", f"{release.requested!r}"))
-    relation = mechanism.neighbours if release is None else release.neighbours
-    rows.append(("Neighbours", relation.describe()))
+    if guarantee is None or promises_something(mechanism, guarantee):
+        relation = mechanism.neighbours if release is None else release.neighbours
+        rows.append(("Neighbours", relation.describe()))
     if model is not None:
         rows.append(("Statistics", _counted(model.statistic_width, type(model.query).__name__)))
     records = (

@@ -53,6 +53,33 @@ def test_the_command_speaks_json_and_reads_files(tmp_path):
     assert [row["budget"] for row in json.loads(result.output)["table"]] == [0.5, 5.0]
 
 
+COUNTS = """
+import jax
+import numpyro.distributions as dist
+import noisewise as nw
+model = nw.PrivateModel(
+    prior=nw.Prior({"high": dist.Uniform(1.0, 2.0)}),
+    simulator=nw.simulators.JaxSimulator(
+        lambda key, theta: jax.random.uniform(key, (20, 1), maxval=theta[0])
+    ),
+    query=nw.queries.Histogram(edges=(0.0, 1.0, 2.0)),
+    mechanism=nw.mechanisms.DiscreteLaplace(scale=1.0, sensitivity=2.0),
+)
+"""
+
+
+def test_a_plan_has_its_neighbours(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(COUNTS)
+    few = ["--simulations", "1000", "--releases", "10", "--json", "--epsilon", "1"]
+    two = ["--neighbours", "add-remove", "--max-contributions", "2"]
+    result = run(f"{file}:model", *few, *two, "--max-per-cell", "2", "--unit", "household")
+    assert result.exit_code == 0, result.output
+    three = ["--neighbours", "add-remove", "--max-contributions", "3"]
+    refused = run(f"{file}:model", *few, *three)
+    assert isinstance(refused.exception, nw.errors.SensitivityError)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

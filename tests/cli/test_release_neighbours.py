@@ -104,6 +104,12 @@ def test_the_relation_goes_into_the_file_and_the_ledger(run):
     [
         ("--query sum --column age --bounds 0 1 --neighbours add-removal", "did you mean"),
         ("--query count --max-contributions 3", "--neighbours add-remove too"),
+        ("--query histogram --column age --edges 0,1 --max-per-cell 1", "--neighbours add-remove too"),
+        ("--query count --max-per-cell 1 --neighbours add-remove", "--max-contributions"),
+        ("--query count --max-per-cell 2 --max-contributions 1 --neighbours add-remove", "at most"),
+        ("--query histogram --column age --edges 0,1,2 --label age=young", "1 labels, but 2 numbers"),
+        ("--query histogram --column age --edges 0,1,2 --label age", "--label takes NAME=VALUE"),
+        ("--query histogram --column age --edges 0,1,2 --label value=a,b", "rename it"),
         ("--query count", "is public and needs no noise"),
         ("--query mean --column age --bounds 0 1 --neighbours add-remove", "--query sum and"),
         ("--query regression-moments --outcome age --predictors size --bounds 0 1 --neighbours"
@@ -116,3 +122,25 @@ def test_mistakes_are_named(run, options, words):
     assert result.exit_code != 0
     assert words in " ".join(result.stderr.split())
     assert not Path("out.json").exists()
+
+
+def test_cells_are_labelled(run):
+    """By columns and their levels, or as the publisher says; --max-per-cell is kept."""
+    Path("people.csv").write_text(f"{HEAD}\n34,1,f,0\n40,2,m,1\n")
+    table = (
+        "--query contingency-table --column sex --levels sex=f,m --column smoker --levels smoker=2"
+    )
+    assert release(run, f"{table} --epsilon 1").exit_code == 0
+    made = nw.Release.load("out.json")
+    assert made.labels == {"sex": ("f", "f", "m", "m"), "smoker": ("0", "1", "0", "1")}
+    assert made.names[1] == "sex=f, smoker=1"
+    assert made.select(sex="f").names == made.names[:2]
+    Path("out.json").unlink()
+    relation = "--neighbours add-remove --max-contributions 3 --max-per-cell 1"
+    query = "--query histogram --column age --edges 0,18,65"
+    labels = "--label age=child,adult --label year=a,a"
+    assert release(run, f"{query} {labels} {relation} --epsilon 1").exit_code == 0
+    made = nw.Release.load("out.json")
+    assert made.labels == {"age": ("child", "adult"), "year": ("a", "a")}
+    assert made.neighbours == nw.AddRemoveOne(max_contributions=3, max_per_cell=1)
+    assert made.mechanism.sensitivity == 2.0, "one record in each of two bins"

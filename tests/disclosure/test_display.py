@@ -43,8 +43,29 @@ def test_a_wide_release_is_abbreviated():
     assert "and 994 more" in str(wide)
     assert len(str(wide)) < 1000
     many = nw.Release.combine(chosen, wide, *(nw.Release([j], LAPLACE) for j in range(200)))
-    assert "ExponentialMechanism, 201 x Laplace" in str(many)
+    assert "ExponentialMechanism (1), 201 x Laplace (1,200)" in str(many)
     assert len(str(many)) < 1000
+
+
+def test_mixed_mechanisms_are_counted_by_kind():
+    """In a line, also where they take turns; the words of reports are as short."""
+    laws = [m.Thresholded(m.DiscreteLaplace(1.0 + j), above=3.0) for j in range(12)]
+    noise = m.PerCell([*laws, m.Unmeasured()], [j % 13 for j in range(130)])
+    table = nw.Release([None] * 130, noise)
+    assert "mechanism   12 x Thresholded (120), Unmeasured (10)\n" in str(table)
+    total = nw.Release([7.0], m.Exact())
+    both = nw.Release.combine(table, total, nw.Release([8.0], m.Exact(), names=["other"]))
+    assert "12 x Thresholded (120), Unmeasured (10), Exact (2)" in str(both)
+    assert "no privacy claimed" in str(both)
+    words = noise.describe()
+    assert words.count("discrete Laplace") == 8
+    assert words.endswith("; and 5 more laws")
+    assert (
+        "the number as it is, without noise (2 of the numbers)"
+        in nw.Release.combine(
+            total, nw.Release([8.0], m.Exact(), names=["other"])
+        ).mechanism.describe()
+    )
 
 
 def test_numbers_are_shown_to_the_precision_of_the_noise():

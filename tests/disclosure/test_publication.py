@@ -205,6 +205,71 @@ def test_a_release_is_known_again_whatever_way_it_comes(tmp_path):
     assert nw.Release.combine(*equal).values == (0.0, 0.0), "two releases may agree by chance"
 
 
+def three_cells(mechanism=None, **changes):
+    noise = m.DiscreteLaplace(2.0, sensitivity=1.0) if mechanism is None else mechanism
+    settings = {"labels": {"a": ["x", "y", "z"]}, "ids": ["0123456789abcdef"]}
+    return nw.Release([3.0, 4.0, 5.0], noise, **settings | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"mechanism": m.Thresholded(m.DiscreteLaplace(2.0, sensitivity=1.0), above=3.0)},
+        {"mechanism": m.DiscreteLaplace(2.0), "guarantee": nw.PureDP(0.5)},
+    ],
+    ids=["derived", "thresholded", "stated"],
+)
+def test_cells_of_one_release_have_its_guarantee_together(changes):
+    """They are a function of it, which reveals nothing more; also by way of files."""
+    whole = three_cells(**changes)
+    x, y, z = (whole.select(a=label) for label in "xyz")
+    z = nw.Release.from_json(z.to_json())
+    both = nw.Release.combine(x, z)
+    assert both.guarantee == whole.guarantee == nw.PureDP(0.5)
+    assert both.guarantee_is_stated == whole.guarantee_is_stated
+    assert (both.by_name, both.part) == ({"x": 3.0, "z": 5.0}, (0, 2))
+    assert nw.Release.from_json(both.to_json()) == both
+    every = nw.Release.combine(both.select(a="z"), y, both.select(a="x"))
+    assert (every.guarantee, every.part) == (whole.guarantee, (2, 1, 0))
+    other = three_cells(ids=["f" * 16]).select(a="x")
+    assert nw.Release.combine(x, other, y).guarantee == nw.PureDP(1.0)
+    for pair in ((x, x), (x, whole), (both, z), (whole.select(a=["x", "y"]), y)):
+        with pytest.raises(InvalidInputError, match="given twice"):
+            nw.Release.combine(*pair)
+    mixed = nw.Release.combine(x, other)
+    with pytest.raises(InvalidInputError, match="given twice"):
+        nw.Release.combine(mixed, y)  # which cells are in it is not known any more
+
+
+def test_cells_whose_release_is_not_known_for_certain_compose():
+    """Nothing but the random id says that two parts are of one release, and nothing but noise
+    without numbers per cell that the mechanism of some cells is that of all.
+    """
+    unknown = three_cells(ids=())
+    parts = [unknown.select(a=label) for label in "xy"]
+    assert nw.Release.combine(parts).guarantee == nw.PureDP(1.0)
+    one = m.DiscreteLaplace(2.0, sensitivity=1.0)
+    for noise in (m.PerCell([one, one], [0, 1, 1]), m.Product([one, one], widths=[1, 2])):
+        whole = three_cells(mechanism=noise)
+        assert whole.guarantee == nw.PureDP(1.0)
+        assert whole.select(a="x").part is None
+        with pytest.raises(InvalidInputError, match="by one select"):
+            nw.Release.combine(whole.select(a="x"), whole.select(a="y"))
+    x, y = (three_cells().select(a=label) for label in "xy")
+    louder = m.DiscreteLaplace(1.0, sensitivity=1.0)
+    less = dataclasses.replace(y, mechanism=louder, guarantee=None)
+    assert nw.Release.combine(x, less).guarantee == nw.PureDP(1.5)
+
+
+@pytest.mark.parametrize("part", [[0], [0, 1, 1], [0, 1, -1], [0, 1, True], [0, 1, 2.0], 3, "012"])
+def test_the_cells_of_a_part_are_checked(part):
+    with pytest.raises(InvalidInputError, match="part must be"):
+        three_cells(part=part)
+    with pytest.raises(InvalidInputError, match="part must be"):
+        three_cells(ids=(), part=[0, 1, 2])
+
+
 def test_files_without_ids_are_read():
     made = nw.Release([0.2], LAPLACE)
     old = made.to_json().replace(',\n  "ids": []', "")

@@ -117,6 +117,10 @@ def test_cells_are_chosen_by_their_labels():
             release.select(**chosen)
     with pytest.raises(InvalidInputError, match="no labels to select by"):
         nw.Release([1.0], m.Laplace(1.0)).select(a=1)
+    partly = m.PerCell([m.Laplace(2.0, sensitivity=1.0), m.Laplace(2.0)], [0, 1])
+    stated = nw.Release([3.0, 4.0], partly, labels={"a": [1, 2]}, guarantee=nw.PureDP(3.0))
+    assert stated.select(a=1).guarantee == nw.PureDP(0.5)
+    assert stated.select(a=2).guarantee == nw.PureDP(3.0)
     private = nw.Release(
         [3.0, 4.0], m.Laplace(2.0, sensitivity=1.0), labels={"a": [1, 2]}, requested=nw.PureDP(0.5)
     )
@@ -141,6 +145,65 @@ def test_tables_are_joined_by_their_labels():
     assert both.select(name="cases").table["missing"].tolist() == [False, False, False, True]
     plain = nw.Release.combine(nw.Release([1.0], m.Laplace(1.0)), second)
     assert plain.labels is None
+
+
+ADDED = nw.AddRemoveOne(max_contributions=300)
+HOUSEHOLD = nw.AddRemoveOne("household")
+
+
+@pytest.mark.parametrize("stated", [ADDED, HOUSEHOLD])
+def test_numbers_without_noise_are_joined_to_any_table(stated):
+    """They promise nothing about neighbours, so that no relation of theirs stands in the way."""
+    noise = m.DiscreteLaplace(2.0, sensitivity=1.0, neighbours=stated)
+    cells = nw.Release([3.0, 5.0], noise, labels={"a": [1, 2]})
+    promised = nw.Release(
+        [3.0, 5.0], m.DiscreteLaplace(2.0), guarantee=nw.PureDP(1.0, neighbours=stated)
+    )
+    total = nw.Release([8.0], m.Exact(), labels={"a": [None]})
+    rounded = nw.Release([9.0], m.Rounded(base=3), neighbours=nw.AddRemoveOne("school"))
+    for parts in ((cells, total), (total, cells), (promised, total), (rounded, promised)):
+        both = nw.Release.combine(*parts)
+        assert both.neighbours == stated
+        assert both.guarantee == nw.NoGuarantee()
+        assert nw.Release.from_json(both.to_json()) == both
+    unknown = nw.Release.combine(cells, nw.Release([1.0], m.Laplace(1.0)))
+    assert (unknown.neighbours, unknown.guarantee) == (stated, None)
+    nothing = nw.Release.combine(total, rounded)
+    assert nothing.neighbours == nw.AddRemoveOne("school")
+    other = nw.AddRemoveOne("page view")
+    for part in (
+        nw.Release([1.0], m.Laplace(1.0, sensitivity=1.0)),
+        nw.Release([1.0], m.Laplace(1.0), neighbours=other),
+        nw.Release([1.0, 2.0], m.Product([m.Exact(), m.Laplace(1.0, sensitivity=1.0)])),
+    ):
+        with pytest.raises(InvalidInputError, match="do not add up"):
+            nw.Release.combine(cells, part)
+
+
+def test_parts_with_the_same_noise_share_a_block():
+    """Programs grow with blocks; what knows its sensitivity, or ties its cells, stays apart."""
+    noise = m.Thresholded(COUNTS, above=450.0)
+    days = [nw.Release([460.0 + j, None], noise) for j in range(5)]
+    year = nw.Release.combine(
+        *days, nw.Release([3.0], m.Laplace(1.0)), nw.Release([4.0], noise.mechanism)
+    )
+    assert year.mechanism.widths == (10, 1, 1)
+    assert year.mechanism.blocks[0].to_spec() == noise.to_spec()
+    s = np.full(12, 455.0)
+    parts = [part.mechanism.log_prob(part.observed, s[:2]) for part in days]
+    whole = nw.Release.combine(days)
+    assert np.isclose(whole.mechanism.log_prob(whole.observed, s[:10]), sum(parts), rtol=1e-12)
+    for kind in (m.Laplace(1.0, sensitivity=1.0), m.EuclideanLaplace(1.0)):
+        pair = nw.Release.combine(nw.Release([1.0], kind), nw.Release([2.0], kind))
+        assert pair.mechanism.widths == (1, 1)
+
+
+def test_where_nothing_is_promised_no_neighbours_are_shown():
+    total = nw.Release([8.0], m.Exact())
+    assert "no privacy claimed" in repr(total)
+    assert "neighbours" not in repr(total)
+    beside = m.Product([m.Exact(), m.Laplace(1.0, sensitivity=1.0)])
+    assert "neighbours  replace-one" in repr(nw.Release([8.0, 1.0], beside))
 
 
 def test_scales_by_row():

@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 
 from noisewise.errors import NoisewiseError
+from noisewise.readers import parquet as parquet_files
+from noisewise.readers.files import SourceFile
 from noisewise.readers.reading import SOURCES, reader_of
 from tests.hostile import damaged, damaged_bytes
 from tests.readers import test_census, test_opendp, test_tables, test_wikimedia
+from tests.readers.forked_parquet import Forked
 
 FEW, MANY = 200, 2_000
 FEW_PROCESSES = 20
@@ -128,10 +131,31 @@ def test_a_few_damaged_files(row, tmp_path):
     assert read + refused == count
 
 
+@pytest.fixture
+def forked():
+    server = Forked()
+    yield server
+    server.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
-def test_many_damaged_files(row, tmp_path):
+def test_many_damaged_files(row, tmp_path, forked, monkeypatch):
+    monkeypatch.setattr(parquet_files, "subprocess", forked)
     assert sum(outcomes(row, tmp_path, MANY, 1)) == MANY
+
+
+def test_a_forked_process_answers_as_one_of_its_own(tmp_path, forked, monkeypatch):
+    """Of a whole file, and of damaged ones, some of which end the process."""
+    _, content, _ = ROWS["table, parquet"](tmp_path)
+    copies = [content, *damaged_bytes(content, np.random.default_rng(2), 8)]
+    sources = [SourceFile(tmp_path / "t.parquet", copy) for copy in copies]
+    asked = json.dumps({"names": None, "where": {}, "most": 1000})
+    own = [parquet_files._unpacked(source, asked) for source in sources]
+    monkeypatch.setattr(parquet_files, "subprocess", forked)
+    assert [parquet_files._unpacked(source, asked) for source in sources] == own
+    assert "columns" in own[0]
+    assert any("columns" not in answer for answer in own)
 
 
 def test_an_error_that_is_not_ours_is_seen(tmp_path, monkeypatch):

@@ -83,6 +83,103 @@ def test_other_mechanisms(path):
     assert both.frame["noise"].tolist() == ["a", "b", "a", "b"]
 
 
+BY = {
+    "by": "noise",
+    "mechanism": {"a": "discrete-laplace", "b": "gaussian"},
+    "scale": {"a": 3.0, "b": "sd"},
+    "threshold": "least",
+    "absent": "X",
+    "missing": {"status": "lost"},
+}
+ROWS = """zip,year,count,sd,noise,least,status
+01001,2020,12,3,a,10,ok
+01001,2021,34,4,b,30,ok
+01002,2020,X,5,a,10,ok
+01002,2021,,6,b,30,lost
+01003,2021,X,7,b,20,ok
+"""
+
+
+def test_mechanisms_and_thresholds_by_row(path):
+    """Each entry of a column has its own law, with numbers of its own rows; missing rows need
+    none.
+    """
+    path.write_text(ROWS)
+    release = table(path, **GIVEN | BY)
+    first, second, _ = release.mechanism.mechanisms
+    assert first.to_spec() == Thresholded(DiscreteLaplace(scale=3.0), 10.0).to_spec()
+    both = Thresholded(Gaussian(scale=[4.0, 7.0]), [30.0, 20.0])
+    assert second.to_spec() == both.to_spec()
+    assert release.mechanism.which == (0, 1, 0, 2, 1)
+    assert release.table["absent"].tolist() == [False, False, True, False, True]
+    assert release.table["missing"].tolist() == [False, False, False, True, False]
+    s = np.full(5, 25.0)
+    cells = [
+        Thresholded(DiscreteLaplace(scale=3.0), 10.0).log_prob([12.0], s[:1]),
+        Thresholded(Gaussian(scale=4.0), 30.0).log_prob([34.0], s[:1]),
+        Thresholded(DiscreteLaplace(scale=3.0), 10.0).log_prob([np.nan], s[:1]),
+        Thresholded(Gaussian(scale=7.0), 20.0).log_prob([np.nan], s[:1]),
+    ]
+    assert np.isclose(release.mechanism.log_prob(release.observed, s), sum(cells), rtol=1e-12)
+
+
+def test_a_column_of_thresholds_in_the_list_of_cells(path, tmp_path):
+    listed = tmp_path / "cells.csv"
+    rows = [line.split(",") for line in ROWS.splitlines()]
+    listed.write_text(
+        "".join(",".join([*row[:2], *row[4:]]) + "\n" for row in rows[::-1] if row != rows[0])
+    )
+    header = "zip,year,noise,least,status\n"
+    listed.write_text(header + listed.read_text())
+    path.write_text("\n".join(ROWS.splitlines()[:3]) + "\n")
+    plain = {"mechanism": "laplace", "scale": 3.0, "by": None, "absent": None}
+    release = table(path, **GIVEN | BY | plain | {"cells": listed})
+    assert release.labels["zip"] == ("01003", "01002", "01002", "01001", "01001")
+    assert release.mechanism.mechanisms[0].above.tolist() == [20.0, 10.0, 30.0, 10.0]
+    assert release.table["absent"].tolist() == [True, False, True, False, False]
+    both = table(path, **GIVEN | BY | {"cells": listed, "absent": None, "scale": 3.0})
+    assert both.mechanism.which == (1, 2, 0, 1, 0)
+    listed.write_text(listed.read_text().replace("least", "said"))
+    with pytest.raises(InvalidInputError, match=r"cells=.* needs a column 'least'"):
+        table(path, **GIVEN | BY | {"cells": listed, "absent": None, "scale": 3.0})
+
+
+BY_MISTAKES = {
+    "no column of entries": ({"by": None}, InvalidInputError, "--by COLUMN"),
+    "one mechanism": ({"mechanism": "laplace"}, InvalidInputError, "Several mechanisms"),
+    "no mechanism": ({"mechanism": {}}, InvalidTypeError, "mechanism must be"),
+    "unknown": ({"mechanism": {"a": "laplcae"}, "scale": 1.0}, InvalidInputError, "mean 'laplace'"),
+    "no scale": ({"scale": {"a": 3.0}}, InvalidInputError, "Where noise is 'b': The scale"),
+    "another entry": (
+        {"scale": {"a": 3.0, "c": 1.0}},
+        InvalidInputError,
+        "for 'c', but .* 'a', 'b'",
+    ),
+    "an entry without law": (
+        {"mechanism": {"a": "laplace"}, "scale": 3.0},
+        InvalidInputError,
+        r"cell \(01001, 2021\) has noise='b'",
+    ),
+    "sd": ({"scale": None, "sd": "sd"}, InvalidInputError, "go with --scale"),
+    "text for a threshold": ({"threshold": "status"}, FileFormatError, r"row 1 .*\(zip '01001'"),
+    "two marks": ({"missing": {"a": "b", "c": "d"}}, InvalidTypeError, "missing must be"),
+    "a mark that is nowhere": ({"missing": {"status": "gone"}}, FileFormatError, "nowhere 'gone'"),
+    "a made one with a scale": (
+        {"mechanism": {"a": Laplace(1.0), "b": "laplace"}},
+        InvalidInputError,
+        "its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_MISTAKES)
+def test_what_is_wrong_with_mechanisms_by_row_is_named(path, name):
+    change, error, message = BY_MISTAKES[name]
+    path.write_text(ROWS)
+    with pytest.raises(error, match=message):
+        table(path, **GIVEN | BY | change)
+
+
 def test_cells_that_are_not_in_the_file_are_listed(path, tmp_path):
     listed = tmp_path / "cells.csv"
     listed.write_text("year,zip\n2020,01001\n2021,01001\n2020,01002\n2021,01002\n2020,01003\n")
@@ -114,8 +211,12 @@ MISTAKES = {
     "a base": ({"base": 3}, InvalidInputError, "belongs to rounded"),
     "scale of nothing": ({"mechanism": "exact"}, InvalidInputError, "neither scale"),
     "negative scale": ({"scale": -1.0}, InvalidInputError, "scale"),
-    "text for a scale": ({"scale": "noise"}, FileFormatError, "noise, row 1 .* must be a number"),
-    "flags": ({"missing": "noise"}, FileFormatError, "true and false"),
+    "text for a scale": (
+        {"scale": "noise"},
+        FileFormatError,
+        r"noise in row 1 of synthetic.csv \(zip '01001', year '2020'\) must be a number",
+    ),
+    "flags": ({"missing": "noise"}, FileFormatError, "must be true or false.*--missing noise=TEXT"),
     "cells of a number": ({"cells": 3}, InvalidTypeError, "cells must be"),
     "cells of another table": (
         {"cells": pd.DataFrame({"zip": ["1"]})},

@@ -13,6 +13,7 @@ import numpy as np
 
 from noisewise._core.arrays import describe
 from noisewise._core.json_files import require_text
+from noisewise.disclosure.fields import implied_by
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 if TYPE_CHECKING:
@@ -46,18 +47,20 @@ def as_label(value: Any) -> Label:
     (2020, '2020-01-31', None)
     """
     value = value.item() if isinstance(value, np.generic) else value
-    if is_nothing(value):
+    if value is None or type(value) is bool or (type(value) is int and abs(value) < _LARGEST):
+        return value
+    if type(value) is not str and is_nothing(value):
         return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
-    if isinstance(value, bool):
-        return value
     if isinstance(value, numbers.Integral) and abs(int(value)) < _LARGEST:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return value
+    if isinstance(value, Collection) and not isinstance(value, str):
+        raise InvalidTypeError(f"A label must be a text, a number or None, got {describe(value)}.")
     return require_text(str(value), "A label")
 
 
@@ -211,12 +214,17 @@ def part_of(release: Release, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that change where only the cells with certain labels are kept."""
     columns = selected(release, chosen)
     labels, names = release.labels or {}, release.names or ()
+    places = range(len(release.values)) if release.part is None else release.part
+    alike = len(release.ids) == 1 and release.mechanism.width is None  # cells of the release
+    mechanism = release.mechanism.of_columns(columns)
+    stated = release.guarantee_is_stated and implied_by(mechanism) is None
     return {
         "values": tuple(release.values[j] for j in columns),
-        "mechanism": release.mechanism.of_columns(columns),
+        "mechanism": mechanism,
         "names": tuple(names[j] for j in columns),
-        "guarantee": release.guarantee if release.guarantee_is_stated else None,
+        "guarantee": release.guarantee if stated else None,
         "requested": None,
         "query": None,
         "labels": {name: tuple(given[j] for j in columns) for name, given in labels.items()},
+        "part": tuple(places[j] for j in columns) if alike else None,
     }

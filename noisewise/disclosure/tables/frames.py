@@ -61,9 +61,9 @@ def released_table(
     """
     frame = _as_frame(frame, "frame")
     labels = _as_columns(frame, labels)
-    mask = _missing(frame, missing)
-    numbers = _numbers(frame, value, absent, mask)
-    found = _cells(frame, labels, numbers, cells)
+    mask, own = _missing(frame, missing), _labels(frame, labels)
+    numbers = _numbers(frame, value, absent, mask, rows_of(own))
+    found = _cells(own, labels, numbers, cells)
     unmeasured = _unmeasured(missing, mask, found, cells)
     public = None if isinstance(cells, str) else cells
     columns = Columns(frame, public, found.labels, found.rows)
@@ -112,9 +112,20 @@ def _missing(frame: pd.DataFrame, missing: Any) -> np.ndarray:
     if mask.dtype != bool or mask.shape != (len(frame),):
         raise InvalidInputError(
             "missing must be a column of True and False, or as many of these as there are rows,"
-            f" {len(frame)}: True where nothing was measured."
+            f" {len(frame)}: True where nothing was measured." + _of_texts(missing, mask)
         )
     return mask
+
+
+def _of_texts(missing: Any, mask: np.ndarray) -> str:
+    """What to write where a column has texts, of which one says that nothing was measured."""
+    other = next((item for item in mask.ravel().tolist() if not isinstance(item, bool)), None)
+    if not isinstance(missing, str) or other is None:
+        return ""
+    return (
+        f" The column {missing!r} holds {str(other)[:40]!r}: if one of its entries says so, write"
+        f' missing=frame[{missing!r}] == "that entry".'
+    )
 
 
 def _unmeasured(missing: Any, mask: np.ndarray, found: Cells, cells: Any) -> np.ndarray:
@@ -125,7 +136,9 @@ def _unmeasured(missing: Any, mask: np.ndarray, found: Cells, cells: Any) -> np.
     return np.where(found.rows >= 0, mask[found.rows], False)
 
 
-def _numbers(frame: pd.DataFrame, value: Any, absent: Any, missing: np.ndarray) -> np.ndarray:
+def _numbers(
+    frame: pd.DataFrame, value: Any, absent: Any, missing: np.ndarray, rows: list[Row]
+) -> np.ndarray:
     """The published numbers, NaN where the cell has the mark of absence or is missing."""
     column = column_of(frame, value, "value")
     numbers = np.full(len(frame), math.nan)
@@ -142,15 +155,15 @@ def _numbers(frame: pd.DataFrame, value: Any, absent: Any, missing: np.ndarray) 
             number = math.nan
         if not math.isfinite(number):
             raise InvalidInputError(
-                f"The column {value!r} must hold numbers; row {j} holds {str(item)[:40]!r}. If that"
-                " marks a suppressed cell, pass it as absent=..."
+                f"The column {value!r} must hold numbers; that of the cell {shown_cell(rows[j])}"
+                f" holds {str(item)[:40]!r}. If that marks a suppressed cell, pass it as absent=..."
             )
         numbers[j] = number
     if np.any(missing & ~np.isnan(numbers)):
         j = int(np.flatnonzero(missing & ~np.isnan(numbers))[0])
         raise InvalidInputError(
-            f"Row {j} is missing, but the column {value!r} has a number there: nothing was measured"
-            " in a missing cell."
+            f"The cell {shown_cell(rows[j])} is missing, but the column {value!r} has the number"
+            f" {numbers[j]:g} there: nothing was measured in a missing cell."
         )
     return numbers
 
@@ -159,8 +172,9 @@ def _is_blank(item: Any) -> bool:
     return is_nothing(item) or (isinstance(item, str) and not item.strip())
 
 
-def _cells(frame: pd.DataFrame, labels: list[str], numbers: np.ndarray, cells: Any) -> Cells:
-    own = _labels(frame, labels)
+def _cells(
+    own: dict[str, tuple[Label, ...]], labels: list[str], numbers: np.ndarray, cells: Any
+) -> Cells:
     rows = rows_of(own)
     _refuse_twice(rows, "frame")
     if cells is None:

@@ -150,7 +150,7 @@ def _by_scale(
             f" mechanism such as nw.mechanisms.{kind.__name__}(...)."
         )
     role, name = next(iter(stated.items()))
-    numbers = _noise(columns.of(name, role), role, name, unmeasured)
+    numbers = _noise(columns.of(name, role), f"{role}={name!r}", unmeasured, columns.labels)
     if role == "variance":
         numbers = np.sqrt(numbers)
     noisy, exact = ~unmeasured & (numbers > 0.0), ~unmeasured & (numbers == 0.0)
@@ -164,7 +164,12 @@ def _by_scale(
     return parts, which
 
 
-def _noise(entries: list[Any], role: str, name: str, unmeasured: np.ndarray) -> np.ndarray:
+def _noise(
+    entries: list[Any],
+    column: str,
+    unmeasured: np.ndarray,
+    labels: dict[str, tuple[Label, ...]],
+) -> np.ndarray:
     numbers = np.zeros(len(entries))
     for j in np.flatnonzero(~unmeasured).tolist():
         try:
@@ -173,8 +178,9 @@ def _noise(entries: list[Any], role: str, name: str, unmeasured: np.ndarray) -> 
             number = math.nan
         if not (math.isfinite(number) and number >= 0.0):
             raise InvalidInputError(
-                f"{role}={name!r} must hold a number of 0 or more for every cell that was measured,"
-                " also for those whose rows are not in the frame: give cells= a column of it."
+                f"{column} must hold a number of 0 or more for every cell that was measured; that"
+                f" of the cell {shown_cell(rows_of(labels)[j])} is {str(entries[j])[:40]!r}. Cells"
+                " whose rows are not in the frame need it in a column of cells=."
             )
         numbers[j] = number
     return numbers

@@ -67,6 +67,12 @@ class AbstractErrorModel(abc.ABC):
         """Refuse a model it does not fit."""
 
     @abc.abstractmethod
+    def check_observation(self, model: PrivateModel, observed: Float[np.ndarray, " kp"]) -> None:
+        """Refuse an observation that it cannot compare with statistics, before anything is
+        simulated.
+        """
+
+    @abc.abstractmethod
     def latent(
         self,
         model: PrivateModel,
@@ -109,6 +115,9 @@ class MechanismError(AbstractErrorModel):
                 " PrivatePosteriorEstimation, which only needs to draw from it."
             )
 
+    def check_observation(self, model: PrivateModel, observed: Float[np.ndarray, " kp"]) -> None:
+        """None is refused: the mechanism has the probability of each."""
+
     def latent(
         self,
         model: PrivateModel,
@@ -137,7 +146,10 @@ class _GivenMechanism(AbstractLatent):
         return t
 
     def log_error(self, t: Array) -> Array:
-        return self.mechanism.log_prob(self.observed, self.space.full(t))
+        """Noise on a lattice has a law at its points alone: that of a point serves its cell."""
+        between = self.mechanism.log_prob(self.observed, self.space.full(t))
+        nearest = self.mechanism.log_prob(self.observed, self.space.full(self.space.nearest(t)))
+        return jnp.where(jnp.isfinite(between), between, nearest)
 
     def log_weight(self, t: Array) -> Array:
         return self.log_error(self.space.nearest(t)) - self.log_error(t)
@@ -186,6 +198,9 @@ class SpikeAndSlab(AbstractErrorModel):
                 " error=MechanismError(), or PrivatePosteriorEstimation."
             )
         as_statistics(model.mechanism, np.zeros(model.private_width))
+
+    def check_observation(self, model: PrivateModel, observed: Float[np.ndarray, " kp"]) -> None:
+        as_statistics(model.mechanism, observed)
 
     def latent(
         self,

@@ -52,7 +52,8 @@ class RobustPosteriorEstimation(AbstractMethod):
     Use it to criticise a model: which statistics contradict it. No noise takes part in the
     training. The report has the effective size and R-hat of the chains over s, and the share of
     draws that leave the cloud of simulations, where h and q extrapolate. Statistics on a lattice
-    are spread over its cells; those without a density, as infection curves, are refused.
+    are spread over its cells; those without a density, as infection curves, are refused. Absent
+    cells need `MechanismError()`, which uses their probability: they have no error to speak of.
 
     Args:
         num_simulations: Draws from the prior (the original: 50,000).
@@ -113,6 +114,7 @@ class RobustPosteriorEstimation(AbstractMethod):
         self.error.check(model)
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
+        self.error.check_observation(run.model, run.observed)
         prior_key, simulate_key, look_key, spread_key, key = jax.random.split(key, 5)
         marginal_key, posterior_key, chain_key, draw_key = jax.random.split(key, 4)
         model, simulations = run.model, Simulations(run.model, self.num_simulations)
