@@ -212,7 +212,9 @@ def exact_mean_and_sd(seen):
         nw.inference.SMCABC(max_simulations=20_000, num_particles=500),
         nw.inference.ImportanceSampling(max_simulations=20_000),
         nw.inference.ExactSMC(max_simulations=20_000),
-        nw.inference.PseudoMarginalMCMC(max_simulations=40_000),
+        pytest.param(
+            nw.inference.PseudoMarginalMCMC(max_simulations=40_000), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda method: method.slug,
 )
@@ -300,6 +302,7 @@ def test_learnt_methods_take_absent_cells(method):
     assert abs(posterior.sample(KEY, 2000).mean() - mean) < 0.4 * sd
 
 
+@pytest.mark.slow
 def test_a_learnt_likelihood_gives_absent_cells_their_probability():
     """The default network, 4,000 simulations: .13 in each of three cells, within .03; the Monte Carlo
     error of 4,000 draws is .005.

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float
 
+from noisewise._compile.few_sizes import with_few_sizes
 from noisewise._core.arrays import (
     Array,
     as_float64,
@@ -145,7 +146,7 @@ class Prior:
             Shape (...): -inf off the support, for NaN, and on an edge where the density is
             infinite.
         """
-        return coordinates.log_prob(self._sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.log_prob, self._checked(theta))
 
     @in_float64
     def support_contains(self, theta: Float[Array, "*batch d"]) -> Bool[Array, "*batch"]:
@@ -154,7 +155,7 @@ class Prior:
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).support_contains([[1.0], [-1.0]]).tolist()
         [True, False]
         """
-        return coordinates.support_contains(self._sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.support_contains, self._checked(theta))
 
     @in_float64
     def unconstrain(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch p"]:
@@ -170,7 +171,7 @@ class Prior:
         >>> Prior({"rate": dist.LogNormal(0, 1)}).unconstrain([[1.0]]).tolist()
         [[0.0]]
         """
-        return coordinates.unconstrain(self._sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.unconstrain, self._checked(theta))
 
     @in_float64
     def constrain(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch d"]:
@@ -182,7 +183,7 @@ class Prior:
         Returns:
             Parameters, shape (..., d).
         """
-        return coordinates.constrain(self._sites, self._laws, self._checked_free(z))
+        return self._by_rows(coordinates.constrain, self._checked_free(z))
 
     @in_float64
     def log_prob_unconstrained(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
@@ -195,7 +196,7 @@ class Prior:
         Returns:
             Shape (...); -inf where it is not finite.
         """
-        return coordinates.log_prob_unconstrained(self._sites, self._laws, self._checked_free(z))
+        return self._by_rows(coordinates.log_prob_unconstrained, self._checked_free(z))
 
     @in_float64
     def as_dict(self, theta: Float[Array, "*batch d"]) -> dict[str, Float[Array, ...]]:
@@ -241,6 +242,9 @@ class Prior:
                     f"{site.name} must have shape (..., {site.shape}), got {block.shape}."
                 )
         return coordinates.join(blocks, [len(site.shape) for site in self._sites])
+
+    def _by_rows(self, call: Callable[..., Array], rows: Array) -> Array:
+        return with_few_sizes(functools.partial(call, self._sites, self._laws), rows)
 
     def _checked(self, theta: Array) -> Array:
         return as_vectors(theta, "theta", self.dim)
