@@ -22,7 +22,7 @@ microseconds each, then take as long as compiling, some hundredths of a second.
 
 
 def with_few_sizes(
-    call: Callable[..., Shaped[Array, n * rest]], *rows: Shaped[Array, "*batch k"]
+    call: Callable[..., Shaped[Array, "n ..."]], *rows: Shaped[Array, "*batch k"]
 ) -> Shaped[Array, "*batch *rest"]:
     """Call a compiled function of rows, each of which counts by itself, with 16, 32, 64, ... rows.
 
