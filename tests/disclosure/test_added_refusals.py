@@ -24,7 +24,7 @@ from tests.disclosure.test_refusals import losses, recorded
 pytest.importorskip("opendp")
 m, q = nw.mechanisms, nw.queries
 
-FEWER, MORE = 1_000, 50_000
+FEWER, MORE = 400, 50_000
 ADD = nw.AddRemoveOne()
 PURE = nw.PureDP(1.0)
 
