@@ -119,7 +119,7 @@ def test_it_was_refused_for_good_reason_where_the_claim_is_false():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@apart_from("add or remove one", "a missing cell")
+@apart_from("add or remove one", "a sensitivity of 1", "a missing cell")
 def test_it_is_inferred_from_planned_and_reported(release, tmp_path):
     model = model_of(release)
     budget = {"target_ess": 300, "max_simulations": 10_000}
@@ -139,7 +139,7 @@ def test_it_is_inferred_from_planned_and_reported(release, tmp_path):
     assert ("no privacy claimed" in page) == (release.guarantee == nw.NoGuarantee())
 
 
-@apart_from("a sensitivity of 1", "a scale per cell", "an absent cell")
+@apart_from("a sensitivity of 1", "a scale per cell", "an absent cell", "a cell without noise")
 def test_it_goes_through_the_command_line(release, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(MODEL)

@@ -51,8 +51,17 @@ CASES = {
 """Mechanisms as functions of an error in a parameter, and a statistic."""
 
 
+each_case = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "EuclideanLaplace k=1" else [])
+        for name in CASES
+    ],
+)
+
+
 @pytest.mark.parametrize("num_draws", [FEWER, pytest.param(DRAWS, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", CASES)
+@each_case
 def test_correct_samplers_pass(name, num_draws):
     law, s = CASES[name]
     mechanism = law(0.0)
@@ -61,13 +70,7 @@ def test_correct_samplers_pass(name, num_draws):
     assert audit.p_value > 1e-4
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "EuclideanLaplace k=1" else [])
-        for name in CASES
-    ],
-)
+@each_case
 @pytest.mark.parametrize(("num_draws", "error"), SIZES)
 def test_a_small_error_is_caught(name, num_draws, error):
     """By the tests at s alone, and at an alpha that makes up for those at other statistics, of which
@@ -216,10 +219,11 @@ def one_uniform(mechanism):
 @pytest.mark.parametrize(
     "name",
     [
-        "Laplace",
         "RandomizedResponse",
-        pytest.param("DiscreteGaussian", marks=pytest.mark.slow),
-        pytest.param("Clamped", marks=pytest.mark.slow),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("Laplace", "DiscreteGaussian", "Clamped")
+        ),
     ],
 )
 def test_one_uniform_for_all_columns_is_caught(name):
@@ -279,9 +283,7 @@ def test_products_of_products_are_audited_column_by_column():
     [
         pytest.param(0, marks=pytest.mark.slow),
         1,
-        pytest.param(2, marks=pytest.mark.slow),
-        pytest.param(3, marks=pytest.mark.slow),
-        4,
+        *(pytest.param(column, marks=pytest.mark.slow) for column in (2, 3, 4)),
     ],
 )
 def test_a_wrong_column_of_a_nested_product_is_caught(column):
@@ -421,6 +423,7 @@ def test_a_planted_overspend_of_five_percent_is_caught(repetitions):
         assert bound.epsilon < 1.05
 
 
+@pytest.mark.slow
 def test_the_level_is_honest():
     """At alpha = .2 a true claim may be refuted in at most 20% of repetitions: binomial bound at
     1e-6.
