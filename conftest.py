@@ -1,5 +1,6 @@
 """Shared fixtures: JAX's global precision flag off and on, and seeds that never change."""
 
+import functools
 import gc
 import itertools
 import os
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+import typer.testing
 
 # Tracing programs makes millions of small objects that live on: with Python's own threshold of 700
 # a tenth of the suite's time goes into looking for cycles among them.
@@ -27,6 +29,14 @@ def _nothing_waits_for_the_disk():
     """No test of this process outlives a power cut; those that kill processes start others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_made_once():
+    """Typer makes the commands anew for each of the hundreds of command lines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 

@@ -212,7 +212,9 @@ def exact_mean_and_sd(seen):
         nw.inference.SMCABC(max_simulations=20_000, num_particles=500),
         nw.inference.ImportanceSampling(max_simulations=20_000),
         nw.inference.ExactSMC(max_simulations=20_000),
-        nw.inference.PseudoMarginalMCMC(max_simulations=40_000),
+        pytest.param(
+            nw.inference.PseudoMarginalMCMC(max_simulations=40_000), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda method: method.slug,
 )
@@ -338,6 +340,7 @@ def test_robust_estimation_with_the_law_of_the_noise_takes_absent_cells():
     assert 0.8 < draws.std() / sd < 1.3
 
 
+@pytest.mark.slow
 def test_a_learnt_likelihood_gives_absent_cells_their_probability():
     """The default network, 4,000 simulations: .13 in each of three cells, within .03; the Monte Carlo
     error of 4,000 draws is .005.

@@ -13,6 +13,7 @@ import noisewise as nw
 from noisewise.diagnostics import misspecification, predictive_check
 from noisewise.mechanisms import DiscreteLaplace, Laplace, Thresholded
 from noisewise.reports import write_report
+from tests.test_absent_cells import SMALL
 from tests.test_cells_by_infer import CENTRE, MOST, NUM, WIDTH, distance, finite_sum
 
 KEY, DRAW_KEY = jax.random.split(jax.random.key(7))
@@ -90,11 +91,19 @@ def test_checks_summaries_and_reports_know_missing_cells(tmp_path):
     assert not predictive_check(DRAW_KEY, posterior, MODEL, wrong).passed
 
 
+LEARNING = {
+    "num_rounds": 1,
+    "max_simulations": 1000,
+    "estimator": SMALL,
+    "training": nw.estimators.Training(learning_rate=2e-3, max_epochs=10),
+    "noise_bank": 16,
+    "num_noise": 4,
+}
 METHODS = {
     "rejection": nw.inference.RejectionABC(num_draws=50, max_simulations=4000),
     "smc": nw.inference.SMCABC(max_simulations=4000),
-    "posterior": nw.inference.PrivatePosteriorEstimation(num_rounds=1, max_simulations=1000),
-    "likelihood": nw.inference.PrivateLikelihoodEstimation(num_rounds=1, max_simulations=1000),
+    "posterior": nw.inference.PrivatePosteriorEstimation(**LEARNING),
+    "likelihood": nw.inference.PrivateLikelihoodEstimation(**LEARNING, target_ess=100),
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from noisewise._compile import options
+from noisewise._compile.few_sizes import with_few_sizes
 from noisewise._compile.options import filter_jit_fast_compile, jit_fast_compile, jit_long_running
 
 ROOT = Path(__file__).parent.parent
@@ -121,3 +122,50 @@ def test_the_fast_suite_asks_for_options_that_there_are():
 def test_other_devices_have_none_of_them(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert options.known_options(options.FAST_COMPILE) is None
+
+
+# Numbers of rows ----------------------------------------------------------------------------------
+
+
+@jax.jit
+def distances(x, y):
+    return jnp.abs(x - y).sum(-1)
+
+
+SHAPES = [
+    ((3, 2), (3, 2)),
+    ((16, 2), (16, 2)),
+    ((17, 2), (2,)),
+    ((2,), (17, 2)),
+    ((2,), (2,)),
+    ((4, 5, 2), (4, 5, 2)),
+    ((0, 2), (0, 2)),
+    ((3, 1, 2), (4, 2)),
+    ((20_000, 2), (2,)),
+]
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_rows_count_by_themselves(shapes):
+    x, y = (np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in shapes)
+    found = with_few_sizes(distances, x, y)
+    np.testing.assert_allclose(found, np.abs(x - y).sum(-1), rtol=1e-6)
+    assert found.shape == np.broadcast_shapes(x.shape, y.shape)[:-1]
+
+
+def test_few_programs_serve_many_numbers_of_rows():
+    doubled, unpadded = jax.jit(lambda x: 2.0 * x), jax.jit(lambda x: 3.0 * x)
+    for num in range(1, 100):
+        with_few_sizes(doubled, np.ones((num, 1), np.float32))
+    for num in range(1, 10):
+        unpadded(np.ones((num, 1), np.float32))
+    assert doubled._cache_size() == 4
+    assert unpadded._cache_size() == 9
+
+
+def test_numbers_of_rows_are_kept_inside_other_programs():
+    through = lambda x: with_few_sizes(distances, x, jnp.zeros(2))
+    x = jnp.ones((3, 2))
+    for inside in (jax.jit(through), jax.vmap(through), lambda x: jax.lax.map(through, x)):
+        np.testing.assert_array_equal(inside(x), [2.0, 2.0, 2.0])
+    assert jax.grad(lambda x: through(x).sum())(x).tolist() == [[1.0, 1.0]] * 3

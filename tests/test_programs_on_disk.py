@@ -19,16 +19,20 @@ import noisewise as nw
 found = []
 monitoring.register_event_listener(lambda event, **_: found.append(event))
 problem = nw.problems.gaussian_mean(epsilon=1.0)
-quick = nw.estimators.Training(max_epochs=2)
-settings = {"num_simulations": 200, "num_rounds": 1, "training": quick}
-method = nw.inference.PrivatePosteriorEstimation(**settings, estimator=nw.estimators.mixture_density_network)
+method = METHOD
 posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
 print(found.count("/jax/compilation_cache/cache_hits"), posterior.theta[:20].tobytes().hex())
 """
 """Prints how many programs were found in the cache, and draws to the last bit."""
+METHODS = {
+    "by weights": "nw.inference.ImportanceSampling(num_stages=1, num_adapt=300, num_final=800)",
+    "learnt": "nw.inference.PrivatePosteriorEstimation(num_simulations=200, num_rounds=1,"
+    " training=nw.estimators.Training(max_epochs=2),"
+    " estimator=nw.estimators.mixture_density_network)",
+}
 
 
-def run(home, program=PROGRAM, **environment):
+def run(home, program, **environment):
     """The output of a program in a process whose cache folder is in `home`."""
     inherited = {
         name: value
@@ -62,13 +66,15 @@ def home(tmp_path):
     return folder
 
 
-def test_the_second_process_finds_the_programs_and_gives_the_same_bits(home):
-    hits, cold = run(home)
+@pytest.mark.parametrize("name", ["by weights", pytest.param("learnt", marks=pytest.mark.slow)])
+def test_the_second_process_finds_the_programs_and_gives_the_same_bits(home, name):
+    program = PROGRAM.replace("METHOD", METHODS[name])
+    hits, cold = run(home, program)
     assert int(hits) == 0
     assert len(programs(home)) > 10
     for folder in (home / "noisewise" / "programs", programs(home)[0].parent):
         assert folder.stat().st_mode & 0o777 == 0o700
-    hits, warm = run(home)
+    hits, warm = run(home, program)
     assert int(hits) > 10
     assert warm == cold
 

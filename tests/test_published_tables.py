@@ -84,7 +84,16 @@ def model_of(release):
     return space["model"](release)
 
 
-@pytest.fixture(params=list(TABLES))
+def apart_from(*names):
+    """All tables, of which the fast suite leaves these to others."""
+    return pytest.mark.parametrize(
+        "release",
+        [pytest.param(name, marks=[pytest.mark.slow] * (name in names)) for name in TABLES],
+        indirect=True,
+    )
+
+
+@pytest.fixture
 def release(request):
     """A table as it is released, with values of one draw: what follows does not depend on luck."""
     values = VALUES.get(request.param, (13.0, 19.0, 8.0))
@@ -110,6 +119,7 @@ def test_it_was_refused_for_good_reason_where_the_claim_is_false():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@apart_from("add or remove one", "a sensitivity of 1", "a missing cell")
 def test_it_is_inferred_from_planned_and_reported(release, tmp_path):
     model = model_of(release)
     budget = {"target_ess": 300, "max_simulations": 10_000}
@@ -129,6 +139,7 @@ def test_it_is_inferred_from_planned_and_reported(release, tmp_path):
     assert ("no privacy claimed" in page) == (release.guarantee == nw.NoGuarantee())
 
 
+@apart_from("a sensitivity of 1", "a scale per cell", "an absent cell", "a cell without noise")
 def test_it_goes_through_the_command_line(release, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(MODEL)

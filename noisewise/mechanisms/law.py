@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import functools
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from noisewise._compile.few_sizes import with_few_sizes
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import (
     Array,
@@ -175,7 +177,7 @@ class AbstractNoiseLaw(eqx.Module):
                 "u must lie strictly inside (0, 1): take it from IndependentUniforms or"
                 " ScrambledSobol."
             )
-        return _transport(self, u, s)
+        return with_few_sizes(functools.partial(_transport, self), u, s)
 
     @in_float64
     def log_prob(
@@ -198,7 +200,7 @@ class AbstractNoiseLaw(eqx.Module):
         """
         self._need(Capability.DENSITY)
         s = self._statistic(s)
-        return _log_prob(self, self._output(s_dp, s), s)
+        return with_few_sizes(functools.partial(_log_prob, self), self._output(s_dp, s), s)
 
     @in_float64
     def log_prob_each(
@@ -251,7 +253,7 @@ class AbstractNoiseLaw(eqx.Module):
         """
         self._need(Capability.CDF)
         s = self._statistic(s)
-        return _log_cdf(self, self._output(s_dp, s), s)
+        return with_few_sizes(functools.partial(_log_cdf, self), self._output(s_dp, s), s)
 
     @in_float64
     def log_prob_bound(self, s_dp: Float[Array, "*batch kp"]) -> Float[Array, "*batch"]:
@@ -268,7 +270,8 @@ class AbstractNoiseLaw(eqx.Module):
         """
         self._need(Capability.BOUND)
         width = None if self.width is None else self.output_width(self.width)
-        return _log_prob_bound(self, as_vectors(s_dp, "s_dp", width))
+        bound = functools.partial(_log_prob_bound, self)
+        return with_few_sizes(bound, as_vectors(s_dp, "s_dp", width))
 
     # What a concrete mechanism writes -------------------------------------------------------------
 

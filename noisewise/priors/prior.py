@@ -4,6 +4,7 @@ coordinates.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float
 
+from noisewise._compile.few_sizes import with_few_sizes
 from noisewise._core.arrays import (
     Array,
     as_key,
@@ -208,7 +210,7 @@ class Prior:
             Shape (...): -inf off the support, for NaN, and on an edge where the density is
             infinite.
         """
-        return coordinates.log_prob(self.sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.log_prob, self._checked(theta))
 
     @in_float64
     def root_log_prob(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
@@ -217,7 +219,7 @@ class Prior:
         Args:
             theta: Parameters, shape (..., d).
         """
-        return coordinates.root_log_prob(self.sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.root_log_prob, self._checked(theta))
 
     @in_float64
     def sample_rest(
@@ -257,7 +259,7 @@ class Prior:
         >>> Prior({"rate": dist.Gamma(2.0, 1.0)}).support_contains([[1.0], [-1.0]]).tolist()
         [True, False]
         """
-        return coordinates.support_contains(self.sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.support_contains, self._checked(theta))
 
     @in_float64
     def unconstrain(self, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch p"]:
@@ -273,7 +275,7 @@ class Prior:
         >>> Prior({"rate": dist.LogNormal(0, 1)}).unconstrain([[1.0]]).tolist()
         [[0.0]]
         """
-        return coordinates.unconstrain(self.sites, self._laws, self._checked(theta))
+        return self._by_rows(coordinates.unconstrain, self._checked(theta))
 
     @in_float64
     def constrain(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch d"]:
@@ -285,7 +287,7 @@ class Prior:
         Returns:
             Parameters, shape (..., d).
         """
-        return coordinates.constrain(self.sites, self._laws, self._checked_free(z))
+        return self._by_rows(coordinates.constrain, self._checked_free(z))
 
     @in_float64
     def log_prob_unconstrained(self, z: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
@@ -298,7 +300,7 @@ class Prior:
         Returns:
             Shape (...); -inf where it is not finite.
         """
-        return coordinates.log_prob_unconstrained(self.sites, self._laws, self._checked_free(z))
+        return self._by_rows(coordinates.log_prob_unconstrained, self._checked_free(z))
 
     @in_float64
     def as_dict(self, theta: Float[Array, "*batch d"]) -> dict[str, Float[Array, ...]]:
@@ -333,6 +335,9 @@ class Prior:
             InvalidInputError: If the names or shapes are not those of the prior.
         """
         return coordinates.from_named(self.sites, values)
+
+    def _by_rows(self, call: Callable[..., Array], rows: Array) -> Array:
+        return with_few_sizes(functools.partial(call, self.sites, self._laws), rows)
 
     def _checked(self, theta: Array) -> Array:
         return as_vectors(theta, "theta", self.dim)

@@ -51,7 +51,13 @@ def judged(fn, truth, n, **settings):
 
 
 @pytest.mark.parametrize(("p", "n"), [pytest.param(0.25, 2, marks=pytest.mark.slow), (0.1, 4)])
-@pytest.mark.parametrize("method", POSITIONS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("linear", "weibull")))
+        for name in POSITIONS
+    ],
+)
 def test_interpolated_quantiles(method, p, n):
     judged(
         lambda x: [np.quantile(x, p, method=method)], weights(p, n, method).max(), n, num_starts=4
@@ -102,7 +108,14 @@ BY_HAND = {
 """Queries with a number of records n and their sensitivity there."""
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+MIRRORED = ("largest", "below the mean")
+"""Queries of which another one is the mirror image."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in MIRRORED)) for name in BY_HAND],
+)
 def test_by_hand(name):
     fn, n, truth = BY_HAND[name]
     judged(fn, truth, n, num_starts=16)

@@ -104,7 +104,7 @@ def check(run, rng, count):
 
 
 def test_neighbouring_files_come_to_the_same(run):
-    check(run, np.random.default_rng(0), 80)
+    check(run, np.random.default_rng(0), 40)
 
 
 @pytest.mark.slow

@@ -115,14 +115,24 @@ def test_an_embedded_estimator_is_a_density(name, num_columns):
     made = perturbed(embedding.around(FACTORIES[name])(KEY, 1, 4))
     condition = jnp.asarray([0.3, -1.0, 0.5, 2.0], jnp.float32)
     grid = jnp.linspace(-15.0, 15.0, 6001, dtype=jnp.float32)[:, None]
-    density = np.exp(np.asarray(made.log_prob(grid, condition), dtype=float))
-    assert abs(np.trapezoid(density, np.asarray(grid)[:, 0]) - 1.0) < 2e-3
     rows = jnp.stack([condition, 2.0 * condition])
-    both = made.log_prob(jnp.ones((2, 1)), rows)
-    np.testing.assert_allclose(both[1], made.log_prob(jnp.ones(1), rows[1]), rtol=1e-4)
-    assert made.sample(KEY, (5,), rows).shape == (5, 2, 1)
     points = jax.random.normal(KEY, (40, 1))
-    gradient = eqx.filter_grad(lambda m: m.log_prob(points, rows[:1]).sum())(made)
+
+    @eqx.filter_jit
+    def evaluated(made):
+        return (
+            made.log_prob(grid, condition),
+            made.log_prob(jnp.ones((2, 1)), rows),
+            made.log_prob(jnp.ones(1), rows[1]),
+            made.sample(KEY, (5,), rows),
+            eqx.filter_grad(lambda m: m.log_prob(points, rows[:1]).sum())(made),
+        )
+
+    log_density, both, alone, drawn, gradient = evaluated(made)
+    density = np.exp(np.asarray(log_density, dtype=float))
+    assert abs(np.trapezoid(density, np.asarray(grid)[:, 0]) - 1.0) < 2e-3
+    np.testing.assert_allclose(both[1], alone, rtol=1e-4)
+    assert drawn.shape == (5, 2, 1)
     if made.network is not None:
         assert all(np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(gradient.network))
 

@@ -229,7 +229,7 @@ def test_estimates_near_zero_count_for_little():
 
 @pytest.mark.parametrize(
     ("num_blocks", "least"),
-    [(1, 300), *(pytest.param(num, 800, marks=pytest.mark.slow) for num in (1, 4))],
+    [(1, 150), *(pytest.param(num, 800, marks=pytest.mark.slow) for num in (1, 4))],
 )
 def test_chains_agree_with_quadrature(num_blocks, least):
     """Of `least` effective draws: means within 4 standard errors, sds within 4 of theirs; s lies where

@@ -110,7 +110,7 @@ def parameters(e, s):
 
 @jax.jit
 def successive(key, mean, covariance, state, bugs):
-    """20 rounds of s | w, s_dp, then w | s, s_dp, then s_dp | s, w, with theta standing still."""
+    """10 rounds of s | w, s_dp, then w | s, s_dp, then s_dp | s, w, with theta standing still."""
     scale, wrong, spread = bugs
 
     def one(number, state):
@@ -122,7 +122,7 @@ def successive(key, mean, covariance, state, bugs):
         w = moves.draw_variances(e[2], e[3], jnp.where(wrong, 1 / scale**2, observed - s), scale)
         return s, w, s + jnp.sqrt(w) * e[4]
 
-    return jax.lax.fori_loop(0, 20, one, state)
+    return jax.lax.fori_loop(0, 10, one, state)
 
 
 @functools.cache
@@ -136,7 +136,7 @@ def from_the_joint_law(seed):
 
 
 def largest_z(factor=1.0, scale=1.0, wrong=False, spread=1.0):
-    """Averages over (theta, s, w, s_dp) after 20 rounds from the joint law, against fresh draws
+    """Averages over (theta, s, w, s_dp) after 10 rounds from the joint law, against fresh draws
     from it: the largest of 72 z-scores.
     """
     start, fresh = from_the_joint_law(1), from_the_joint_law(2)

@@ -77,7 +77,8 @@ class PseudoMarginalMCMC(AbstractMethod):
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = nw.inference.PseudoMarginalMCMC(num_chains=8, num_warmup=20, target_ess=50)
+    >>> chains = {"num_chains": 8, "num_inner": 4, "num_warmup": 20, "target_ess": 50}
+    >>> method = nw.inference.PseudoMarginalMCMC(**chains)
     >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.report.exact, posterior.effective_size > 80
     (True, True)
