@@ -183,10 +183,8 @@ class Prior:
     def sample(self, key: Array, num: int) -> Float[Array, "num d"]:
         """Draw theta from the prior.
 
-        Draw i depends on the key and i alone, not on `num`, and one program serves every `num`. A
-        draw that underflows to an edge of the support is moved inside; in place of zero that is
-        2.2e-308, the smallest positive normal number (Gamma(.01) falls below it once in 1,200
-        draws).
+        Draw i depends on the key and i alone, not on `num`, and one program serves every `num`.
+        Draws that underflow to an edge of the support are moved inside by the smallest step.
 
         Args:
             key: JAX PRNG key.
@@ -372,10 +370,7 @@ class Prior:
 
     @staticmethod
     def from_spec(spec: Any) -> Prior:
-        """The prior that `to_spec` described.
-
-        Raises:
-            FileFormatError: If `spec` is anything else.
+        """The prior that `to_spec` described; `FileFormatError` if `spec` is anything else.
 
         >>> prior = Prior({"rate": dist.Gamma(2.0, 1.0), "p": dist.Dirichlet(np.ones(3))})
         >>> Prior.from_spec(prior.to_spec()) == prior
