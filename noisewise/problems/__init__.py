@@ -2,7 +2,8 @@
 posterior.
 
 Use them to try methods and to measure them: `gaussian_mean` takes seconds, `linear_regression`,
-`log_linear` and `sir` are those of the paper, and `outbreak` holds real epidemics.
+`log_linear` and `sir` are those of the paper, `outbreak` holds real epidemics. `small_area` and
+`randomized_response` have statistics of a known law: `nw.infer` sums them out.
 """
 
 from noisewise.problems.base import Limit, Problem
@@ -10,7 +11,9 @@ from noisewise.problems.gaussian_mean import gaussian_mean
 from noisewise.problems.linear_regression import linear_regression
 from noisewise.problems.log_linear import log_linear
 from noisewise.problems.outbreak import outbreak
+from noisewise.problems.randomized_response import randomized_response
 from noisewise.problems.sir import sir
+from noisewise.problems.small_area import small_area
 
 __all__ = [
     "Limit",
@@ -19,5 +22,7 @@ __all__ = [
     "linear_regression",
     "log_linear",
     "outbreak",
+    "randomized_response",
     "sir",
+    "small_area",
 ]
