@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         errors,
         estimators,
         inference,
+        laws,
         mechanisms,
         metrics,
         planning,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from noisewise.assessment import assess
     from noisewise.automatic.infer import infer
     from noisewise.disclosure import Ledger, Release, release
+    from noisewise.laws import Privatized
     from noisewise.mechanisms.guarantees import (
         ApproximateDP,
         GaussianDP,
@@ -63,6 +65,7 @@ __all__ = [
     "NoGuarantee",
     "Prior",
     "PrivateModel",
+    "Privatized",
     "PureDP",
     "Release",
     "ReplaceOne",
@@ -75,6 +78,7 @@ __all__ = [
     "estimators",
     "infer",
     "inference",
+    "laws",
     "load_posterior",
     "mechanisms",
     "metrics",
@@ -105,6 +109,7 @@ __getattr__, __dir__ = attach(
         "Ledger": "noisewise.disclosure",
         "Prior": "noisewise.priors.prior",
         "PrivateModel": "noisewise.model.private_model",
+        "Privatized": "noisewise.laws",
         "Release": "noisewise.disclosure",
         "release": "noisewise.disclosure",
         "assess": "noisewise.assessment.assess_posterior",
@@ -115,6 +120,7 @@ __getattr__, __dir__ = attach(
         "estimators": "noisewise.estimators",
         "infer": "noisewise.automatic",
         "inference": "noisewise.inference",
+        "laws": "noisewise.laws",
         "load_posterior": "noisewise.posteriors",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",

@@ -72,9 +72,19 @@ _PROBLEMS = (
         f"COVID-19 in Clark County, Nevada, {_POTENTIAL} 24 days from 2020-09-07.",
     ),
     Item(
+        "randomized-response",
+        "randomized_response",
+        "A logistic regression on answers that were randomised by those who gave them.",
+    ),
+    Item(
         "sir",
         "sir",
         "The paper's epidemic: a private infection curve in a population of a million.",
+    ),
+    Item(
+        "small-area",
+        "small_area",
+        "Rates of small areas from noisy counts: twelve districts that share a mean and a spread.",
     ),
 )
 

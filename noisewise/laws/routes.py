@@ -13,10 +13,10 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
-from noisewise.laws.closed_forms import log_normal_through_laplace
+from noisewise.laws.closed_forms import log_mills, log_normal_through_laplace
 from noisewise.laws.counts import CountSum, Plan
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.law import Capability, NoiseFamily
+from noisewise.mechanisms.law import Capability
 
 _NO_PLAN = Plan()
 
@@ -121,17 +121,17 @@ class NormalRoute(AbstractCellRoute):
 
     @classmethod
     def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
-        return isinstance(_unexpanded(law), dist.Normal) and mechanism.noise_family is not None
+        return isinstance(_unexpanded(law), dist.Normal) and mechanism.normal_mixture is not None
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
-        if self.mechanism.noise_family is NoiseFamily.GAUSSIAN:
+        if self.mechanism.normal_mixture == "fixed":
             return dist.Normal(law.loc, jnp.hypot(law.scale, scale)).log_prob(y)
         return log_normal_through_laplace(law.loc, law.scale, scale, y)
 
     def confidential(self, key: Array, y: Array) -> Array:
         law, scale = _unexpanded(self.law), _scale_of(self.mechanism)
-        if self.mechanism.noise_family is NoiseFamily.GAUSSIAN:
+        if self.mechanism.normal_mixture == "fixed":
             share = law.scale**2 / (law.scale**2 + scale**2)
             centre = law.loc + share * (y - law.loc)
             return centre + jnp.sqrt(share) * scale * jax.random.normal(key, y.shape, jnp.float64)
@@ -143,8 +143,8 @@ class MultivariateNormalRoute(AbstractRoute):
 
     @classmethod
     def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
-        is_normal = isinstance(_unexpanded(law), dist.MultivariateNormal)
-        return is_normal and mechanism.noise_family is NoiseFamily.GAUSSIAN
+        fits = isinstance(_unexpanded(law), dist.MultivariateNormal)
+        return fits and mechanism.normal_mixture == "fixed"
 
     def _noise(self) -> Array:
         width = self.law.event_shape[0]
@@ -246,8 +246,6 @@ def _zero_inflated(law: Any) -> tuple[Array, dist.Distribution] | None:
 
 def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) -> Array:
     """s given y = s + Laplace noise: a mixture of two normal laws, cut off at y."""
-    from noisewise.laws.closed_forms import log_mills
-
     side_key, draw_key = jax.random.split(key)
     d, ratio = (y - mean) / sd, sd / scale
     below = jax.random.bernoulli(

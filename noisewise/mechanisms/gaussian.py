@@ -20,7 +20,6 @@ from noisewise.mechanisms.guarantees import (
     GaussianDP,
     ZeroConcentratedDP,
 )
-from noisewise.mechanisms.law import NoiseFamily
 from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -116,10 +115,6 @@ class Gaussian(AbstractAdditiveNoise):
     @property
     def is_smooth(self) -> bool:
         return True
-
-    @property
-    def noise_family(self) -> NoiseFamily:
-        return NoiseFamily.GAUSSIAN
 
     def describe(self) -> str:
         return f"Gaussian noise with {in_words('standard deviation', self.scale)} on every number"

@@ -14,7 +14,6 @@ from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.columns import PerColumn, in_words, length, loss, per_column
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
-from noisewise.mechanisms.law import NoiseFamily
 from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -100,10 +99,6 @@ class Laplace(AbstractAdditiveNoise):
 
     def _noise_sd(self, k: int) -> PerColumn:
         return math.sqrt(2.0) * self.scale
-
-    @property
-    def noise_family(self) -> NoiseFamily:
-        return NoiseFamily.LAPLACE
 
     def describe(self) -> str:
         return f"Laplace noise of {in_words('scale', self.scale)} on every number"

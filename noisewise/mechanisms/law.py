@@ -51,13 +51,6 @@ class Capability(enum.StrEnum):
     CDF = "log_cdf"
 
 
-class NoiseFamily(enum.Enum):
-    """Additive noise with which sums over some laws are closed forms."""
-
-    GAUSSIAN = "Gaussian"
-    LAPLACE = "Laplace"
-
-
 ALL_CAPABILITIES = frozenset(Capability)
 
 
@@ -90,13 +83,6 @@ class AbstractNoiseLaw(eqx.Module):
         Gaussian noise is, without kinks, ends or atoms.
         """
         return False
-
-    @property
-    def noise_family(self) -> NoiseFamily | None:
-        """What the noise is, where it is added to every column and known to closed forms; `scale`
-        is then its scale.
-        """
-        return None
 
     @property
     def width(self) -> int | None:
