@@ -20,15 +20,9 @@ from noisewise._core.arrays import Array
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _FAR = 10.0
-<<<<<<< HEAD
-"""From here on Mills' ratio is its continued fraction."""
-_LEVELS = 12
-"""Levels of the fraction: right to 1e-16 at 10 and beyond."""
-=======
 """In sds: from here on Mills' ratio is its continued fraction."""
 _LEVELS = 12
 """Levels of the fraction: right to 1e-16 from 10 sds on."""
->>>>>>> laws
 
 
 def log_mills(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
