@@ -25,6 +25,10 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", flags=re.DO
 
 PRINTED = {
     "README.md": [("hdi low",)],
+    "docs/hierarchies.md": [
+        ("log_rate[West]",),
+        ("nuts True", "log_rate[North]", "('mean', 'spread')"),
+    ],
     "docs/methods.md": [
         ("p1_1[0]", "R-hat"),
         ("log_beta", "certified. The corrected draws are worth", "hdi low"),
@@ -41,6 +45,7 @@ PRINTED = {
 }
 """What each block of each page prints, in parts that do not depend on the machine."""
 SLOW = {
+    ("docs/hierarchies.md", 1),
     ("docs/methods.md", 0),
     ("docs/methods.md", 1),
     ("docs/methods.md", 2),
