@@ -62,6 +62,8 @@ PROBLEMS = {
     "gaussian_mean-unclamped": lambda: nw.problems.gaussian_mean(
         1.0, bounds=None, noise="gaussian"
     ),
+    "randomized_response": lambda: nw.problems.randomized_response(1.0),
+    "small_area": lambda: nw.problems.small_area(1.0),
     **{name: lambda name=name: nw.problems.outbreak(name) for name in NAMES},
 }
 
