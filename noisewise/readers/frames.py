@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from noisewise._core.arrays import describe
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
@@ -21,6 +21,8 @@ from noisewise.readers.parquet import is_parquet, parquet_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
+K = TypeVar("K", bound=Hashable)
 
 ABSENT = "absent"
 """What stands for a suppressed cell in frames that readers make."""
@@ -157,6 +159,43 @@ def public_cells(
         raise InvalidInputError("The list of cells (cells=) is empty.")
     kept = [name for name in (*labels, *besides) if name in cells.columns]
     return frame_of({name: map(str, cells[name]) for name in kept})
+
+
+def all_cells(
+    found: Collection[K], listed: list[K] | None, what: str, *, suppressed: bool
+) -> list[K]:
+    """All public cells: those of the public list, else those that are found.
+
+    Args:
+        found: The cells of a table.
+        listed: The public list; None for none.
+        what: The table, as messages name it.
+        suppressed: Whether small numbers are not in the table, so that a list is needed.
+
+    Raises:
+        InvalidInputError: If the list is needed, or does not fit the table.
+
+    >>> all_cells(["b"], ["a", "b"], "output", suppressed=True)
+    ['a', 'b']
+    """
+    if listed is None:
+        if suppressed:
+            raise InvalidInputError(
+                f"What is below the threshold is not in the {what}: list all cells by --cells FILE"
+                " (cells=). Without it one would select on the outcome."
+            )
+        return list(found)
+    known = set(listed)
+    if len(known) < len(listed) or not set(found) <= known:
+        raise InvalidInputError(
+            f"The list of cells (cells=) must name every cell of the {what}, and each once."
+        )
+    if not suppressed and len(known) > len(found):
+        raise InvalidInputError(
+            f"The list of cells (cells=) names cells that the {what} lacks, and without a threshold"
+            " all are there."
+        )
+    return listed
 
 
 def label_names(labels: Any) -> tuple[str, ...]:

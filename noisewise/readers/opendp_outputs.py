@@ -14,7 +14,7 @@ from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeErro
 from noisewise.readers import opendp_summaries
 from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import SourceFile, check_size, read_source
-from noisewise.readers.frames import ABSENT, frame_of, public_cells
+from noisewise.readers.frames import ABSENT, all_cells, frame_of, public_cells
 from noisewise.readers.laws import Law, relation_or_given, require_privacy
 from noisewise.readers.opendp_recipes import MAX_DEPTH, Recipe, recipe_of
 
@@ -203,23 +203,9 @@ def _frame(
     values: dict[str, float], recipe: Recipe, threshold: float | None, keys: list[str] | None
 ) -> dict[str, list[Any]]:
     """One row per public key, in that order: keys that are not in the output are absent."""
-    if threshold is not None and keys is None:
-        raise InvalidInputError(
-            "Keys below the threshold are not in the output: list all of them by --cells FILE, with"
-            f" the column {CELL} (cells=). Without it one would select on the outcome."
+    if keys is None and threshold is None and recipe.size not in (None, len(values)):
+        raise FileFormatError(
+            f"The measurement has {recipe.size} entries, the output {len(values)}."
         )
-    if keys is None:
-        if recipe.size not in (None, len(values)):
-            raise FileFormatError(
-                f"The measurement has {recipe.size} entries, the output {len(values)}."
-            )
-        return {CELL: list(values), VALUE: list(values.values())}
-    if threshold is None and set(keys) != set(values):
-        raise InvalidInputError(
-            "The list of cells (cells=) has not exactly the keys of the output."
-        )
-    if len(set(keys)) < len(keys) or not set(values) <= set(keys):
-        raise InvalidInputError(
-            "The list of cells (cells=) must name every key of the output, and each key once."
-        )
-    return {CELL: keys, VALUE: [values.get(key, ABSENT) for key in keys]}
+    labels = all_cells(list(values), keys, "output", suppressed=threshold is not None)
+    return {CELL: labels, VALUE: [values.get(label, ABSENT) for label in labels]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from noisewise.readers.description import TableDescription
 from noisewise.readers.files import SourceFile, cells_named, number_in, one_of, read_source
 from noisewise.readers.frames import (
     ABSENT,
+    all_cells,
     frame_of,
     label_names,
     public_cells,
@@ -216,30 +219,15 @@ def _content(
     threshold; nothing was measured of its other columns.
     """
     found = dict(rows)
-    groups = list(found)
-    if deciding and cells is None:
-        raise InvalidInputError(
-            "Groups below the threshold are not in the table: list all of them by --cells FILE"
-            " (cells=). Without it one would select on the outcome."
-        )
-    if cells is not None:
-        listed = public_cells(cells, keys)
-        groups = list(listed.itertuples(index=False, name=None)) if listed is not None else []
-        known = set(groups)
-        if len(known) < len(groups) or not set(found) <= known:
-            raise InvalidInputError(
-                "The list of cells (cells=) must name every group of the table, and each once."
-            )
-        if not deciding and len(known) > len(found):
-            raise InvalidInputError("The table lacks groups, but the summary has no threshold.")
+    listed = public_cells(cells, keys)
+    rows_listed = None if listed is None else list(listed.itertuples(index=False, name=None))
+    groups = all_cells(found, rows_listed, "table", suppressed=bool(deciding))
     content: dict[str, list[Any]] = {name: [] for name in (*keys, COLUMN, VALUE, MISSING)}
-    for group in groups:
-        for column in laws:
-            published_here = group in found
-            for name, label in zip(keys, group, strict=True):
-                content[name].append(label)
-            content[COLUMN].append(column)
-            suppressed = ABSENT if column in deciding else float("nan")
-            content[VALUE].append(found[group][column] if published_here else suppressed)
-            content[MISSING].append(not published_here and column not in deciding)
+    for group, column in itertools.product(groups, laws):
+        for name, label in zip(keys, group, strict=True):
+            content[name].append(label)
+        content[COLUMN].append(column)
+        absent = ABSENT if column in deciding else math.nan
+        content[VALUE].append(found[group][column] if group in found else absent)
+        content[MISSING].append(group not in found and column not in deciding)
     return content

@@ -62,42 +62,59 @@ def _limit() -> None:
 
 
 def _columns(pa: Any, pq: Any, content: bytes, asked: dict[str, Any]) -> dict[str, Any]:
-    schema = pq.ParquetFile(pa.BufferReader(content)).schema_arrow
-    found = schema.names
-    if len(set(found)) < len(found):
-        raise _RefusedError("two columns have one name")
-    texts = [
-        field.name
-        for field in schema
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-    ]
-    names, where, most = asked["names"] or found, asked["where"], asked["most"]
-    for name in names:
-        if name not in found:
-            raise KeyError(name, *found)
+    names, texts = _names(pa, pq.ParquetFile(pa.BufferReader(content)).schema_arrow, asked["names"])
     reader = pq.ParquetFile(
         pa.BufferReader(content), page_checksum_verification=True, read_dictionary=texts
     )
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    seen: dict[str, dict[str, None]] = {name: {} for name in where}
-    num_rows = num_cells = 0
+    kept = _Kept(names, asked["where"], asked["most"])
     for batch in reader.iter_batches(batch_size=_ROWS, columns=names, use_threads=False):
-        num_rows += batch.num_rows
-        cells = {name: _cells(batch.column(name)) for name in names}
-        for name, known in seen.items():
+        kept.add(batch)
+    if kept.num_rows != reader.metadata.num_rows:
+        raise _RefusedError("rows are missing")
+    return {
+        "columns": kept.columns,
+        "seen": {name: list(known) for name, known in kept.seen.items()},
+    }
+
+
+def _names(pa: Any, schema: Any, asked: list[str] | None) -> tuple[list[str], list[str]]:
+    """The columns that are read, and all that hold texts."""
+    found = schema.names
+    if len(set(found)) < len(found):
+        raise _RefusedError("two columns have one name")
+    for name in asked or ():
+        if name not in found:
+            raise KeyError(name, *found)
+    kinds = (pa.types.is_string, pa.types.is_large_string)
+    texts = [field.name for field in schema if any(kind(field.type) for kind in kinds)]
+    return asked or found, texts
+
+
+class _Kept:
+    """The cells that are kept of a file, by column, and all texts of the columns in `where`."""
+
+    def __init__(self, names: list[str], where: dict[str, list[str]], most: int) -> None:
+        self.columns: dict[str, list[Any]] = {name: [] for name in names}
+        self.seen: dict[str, dict[str, None]] = {name: {} for name in where}
+        self.num_rows = self._num_cells = 0
+        self._where, self._most = where, most
+
+    def add(self, batch: Any) -> None:
+        """Keep what is asked for of some rows."""
+        self.num_rows += batch.num_rows
+        cells = {name: _cells(batch.column(name)) for name in self.columns}
+        for name, known in self.seen.items():
             known.update(dict.fromkeys(map(str, cells[name])))
         for row in range(batch.num_rows):
-            if any(cells[name][row] not in allowed for name, allowed in where.items()):
-                continue
-            for name in names:
-                value = _plain(cells[name][row])
-                columns[name].append(value)
-                num_cells += len(value) if isinstance(value, list) else 1
-            if num_cells > most:
-                raise _RefusedError(f"it has more than {most:,} cells")
-    if num_rows != reader.metadata.num_rows:
-        raise _RefusedError("rows are missing")
-    return {"columns": columns, "seen": {name: list(known) for name, known in seen.items()}}
+            if all(cells[name][row] in allowed for name, allowed in self._where.items()):
+                self._add_row({name: _plain(cells[name][row]) for name in self.columns})
+
+    def _add_row(self, row: dict[str, Any]) -> None:
+        for name, value in row.items():
+            self.columns[name].append(value)
+            self._num_cells += len(value) if isinstance(value, list) else 1
+        if self._num_cells > self._most:
+            raise _RefusedError(f"it has more than {self._most:,} cells")
 
 
 def _cells(column: Any) -> list[Any]:

@@ -159,7 +159,7 @@ MISTAKES = {
     "another type": ({"atom": "f64"}, InvalidInputError, "of type i64"),
     "no type": ({"atom": "float"}, InvalidInputError, "--atom"),
     "labels": ({"labels": "sex"}, InvalidInputError, "summaries"),
-    "other cells": ({"cells": ["a"]}, InvalidInputError, "exactly the keys"),
+    "other cells": ({"cells": ["a"]}, InvalidInputError, "every cell of the output"),
     "sensitivities": ({"sensitivity": {"a": 1.0}}, InvalidTypeError, "one number"),
 }
 
@@ -323,7 +323,7 @@ QUERY_MISTAKES = {
     "no table": ({"output": None}, InvalidInputError, "--output FILE"),
     "a wrong table": ({"table": "sex,region,len\nf,North,3\n"}, FileFormatError, "'income'"),
     "labels": ({"labels": ["region"]}, (InvalidInputError, FileFormatError), "one group"),
-    "unlisted": ({"cells": CELLS.replace("North,m\n", "")}, InvalidInputError, "every group"),
+    "unlisted": ({"cells": CELLS.replace("North,m\n", "")}, InvalidInputError, "every cell of the table"),
     "an atom": ({"atom": "i64"}, InvalidInputError, "measurements"),
     "scale": ({"summary": SUMMARY.replace("2.0", "-2.0")}, FileFormatError, "above 0"),
 }
