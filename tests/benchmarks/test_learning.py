@@ -78,7 +78,9 @@ def metropolis(problem, start, num, steps, seed=0):
     return theta
 
 
-@pytest.mark.parametrize("kind", ["mixture", "groups", "points"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("mixture", marks=pytest.mark.slow), "groups", "points"]
+)
 def test_exact_draws_stay_exact_under_metropolis(kind):
     """Chains that leave the posterior as it is move wrong draws: means and sds before and after."""
     made = {**SMALL, "groups": lambda: groups("a", 6, num=2, sd=0.5, noise=0.5)}

@@ -118,6 +118,7 @@ def evidence_of(problem):
     )
 
 
+@pytest.mark.slow
 def test_evidence_is_unbiased_and_its_error_is_known():
     """The mean of 20 evidences within 4 standard errors of the closed form, and their spread as
     each certificate says, to 60%.

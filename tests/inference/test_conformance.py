@@ -96,7 +96,7 @@ def test_a_budget_of_time_is_kept_and_told(name):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG | MORE))
         for name, case in METHODS.items()
         if case.simulates
     ],

@@ -57,6 +57,7 @@ def test_statistics_follow_their_own_posterior():
     assert abs(mean - problem.observed[0]) < 5 * problem.model.mechanism.scale
 
 
+@pytest.mark.slow
 def test_relative_variance_of_a_known_case():
     """Normal s with sd tau and Gaussian noise with sd sigma: 1 + rv has a closed form at every
     theta.

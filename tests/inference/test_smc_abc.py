@@ -92,7 +92,10 @@ def forgotten_share(monkeypatch):
     monkeypatch.setattr(smc_abc, "_weighed", planted)
 
 
-@pytest.mark.parametrize(("plant", "num_noise"), [(forgotten_weights, 1), (forgotten_share, 8)])
+@pytest.mark.parametrize(
+    ("plant", "num_noise"),
+    [(forgotten_weights, 1), pytest.param(forgotten_share, 8, marks=pytest.mark.slow)],
+)
 def test_wrong_weights_are_caught(plant, num_noise, monkeypatch):
     """No weights at all, and no share of noise draws: some 15 standard errors off."""
     plant(monkeypatch)

@@ -349,7 +349,14 @@ def test_shapes_and_depths_of_a_learned_posterior_are_not_believed(tmp_path):
         assert watch.largest < hostile.MEMORY
 
 
-@pytest.mark.parametrize("name", hostile.CROWDS)
+FIRST = ("lists", "pairs", "wide texts", "deep")
+"""Crowds of containers, keys, texts and depths; the others are of the same kinds, or numbers."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST)) for name in hostile.CROWDS],
+)
 def test_a_text_becomes_no_crowd_of_objects(tmp_path, name):
     path = tmp_path / "a.json"
     path.write_bytes(hostile.crowd(name))

@@ -48,7 +48,7 @@ def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypa
     model = dataclasses.replace(
         a_model(), simulator=nw.simulators.PythonSimulator(simulator, max_failed=0.0)
     )
-    method = nw.inference.ImportanceSampling(num_stages=0, num_final=300)
+    method = nw.inference.ImportanceSampling(num_stages=0, num_final=100)
     with pytest.raises(errors.SimulationError, match="no such parameter"):
         infer(model, method, run_dir=tmp_path / "run")
     done = nw.runs.read_run(tmp_path / "run").num_simulations
