@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,51 @@ class Draws(AbstractPosterior):
                 f" the first in row {int(np.argmax(bad))}: leave such rows out, or give them weight"
                 " 0 in WeightedSamples."
             )
+
+    @classmethod
+    def from_numpyro(
+        cls,
+        mcmc: Any,
+        *,
+        parameters: Sequence[str] | None = None,
+        labels: Mapping[str, Sequence[str]] | None = None,
+    ) -> Draws:
+        """The draws of a numpyro run, so that summaries, comparisons, plots and reports serve them.
+
+        Args:
+            mcmc: A `numpyro.infer.MCMC` that has run.
+            parameters: Names of the sites that are parameters; the others, such as deterministic
+                ones, become derived quantities. All of them by default.
+            labels: Labels of the entries of vectors by name.
+
+        Raises:
+            InvalidInputError: If it has not run, or a name is unknown.
+
+        >>> import jax, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC, NUTS
+        >>> def program():
+        ...     numpyro.sample("mu", dist.Normal(0, 1).expand([2]).to_event(1))
+        >>> mcmc = MCMC(NUTS(program), num_warmup=50, num_samples=50, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0))
+        >>> Draws.from_numpyro(mcmc, labels={"mu": ["North", "South"]}).names
+        ('mu[North]', 'mu[South]')
+        """
+        from noisewise.posteriors.numpyro_draws import columns_of
+
+        columns, num_chains = columns_of(mcmc, labels)
+        sites = {site for site, _ in columns}
+        chosen = sites if parameters is None else set(parameters)
+        if not chosen <= sites or not chosen:
+            unknown = ", ".join(sorted(map(repr, chosen - sites))) or "none"
+            raise InvalidInputError(
+                f"parameters must be sites of the run, {', '.join(sorted(map(repr, sites)))}; got"
+                f" {unknown}."
+            )
+        theta = {name: values for (site, name), values in columns.items() if site in chosen}
+        derived = {name: values for (site, name), values in columns.items() if site not in chosen}
+        report = Report("numpyro", exact=False)
+        draws = np.stack(list(theta.values()), axis=1)
+        return cls(draws, tuple(theta), report, num_chains=num_chains, derived=derived)
 
     @property
     def weights(self) -> Float[np.ndarray, " n"]:

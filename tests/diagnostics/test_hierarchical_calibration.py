@@ -35,7 +35,7 @@ class Case:
 
 
 CASES = {
-    "ImportanceSampling": Case(I.ImportanceSampling(num_stages=1, num_adapt=2000, num_final=4000)),
+    "ImportanceSampling": Case(I.ImportanceSampling(num_stages=0, num_final=40_000)),
     "ExactSMC": Case(I.ExactSMC(num_particles=400, target_ess=200)),
     "PseudoMarginalMCMC": Case(I.PseudoMarginalMCMC(num_chains=64, num_warmup=100, max_sweeps=100)),
     "RejectionABC, exact": Case(I.RejectionABC(num_draws=NUM_DRAWS)),
