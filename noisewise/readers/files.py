@@ -252,7 +252,14 @@ def numbers_in(
         FileFormatError: If one is not a number, or out of range.
     """
     read = number_in if read is None else read
-    return [read(text, f"{name} {cell(row)}") for row, text in enumerate(texts)]
+    values: list[float] = []
+    try:
+        for text in texts:
+            values.append(read(text, name))
+    except FileFormatError:  # cells are named where one is wrong: there may be a million
+        row = len(values)
+        read(texts[row], f"{name} {cell(row)}")
+    return values
 
 
 def positive_in(text: str, where: str) -> float:

@@ -82,19 +82,23 @@ def published(
         elif text == absent:
             values.append(text)
         else:
-            values.append(_number(text, f"{name} {cell(row)}", absent))
+            values.append(_number(text, name, absent, cell, row))
     return values
 
 
-def _number(text: str, where: str, absent: str | None) -> float:
+def _number(
+    text: str, name: str, absent: str | None, cell: Callable[[int], str], row: int
+) -> float:
     try:
-        return number_in(text, where)
-    except FileFormatError as error:
+        return number_in(text, name)
+    except FileFormatError:
+        where = f"{name} {cell(row)}"
         if absent is not None:
-            raise
+            return number_in(text, where)
         raise FileFormatError(
-            f"{error} If that stands for a suppressed cell, give it by --absent (absent=); if"
-            " nothing was measured there, name a column that says so by --missing (missing=)."
+            f"{where} must be a number, got {shown(text)}. If that stands for a suppressed cell,"
+            " give it by --absent (absent=); if nothing was measured there, name a column that says"
+            " so by --missing (missing=)."
         ) from None
 
 

@@ -118,11 +118,14 @@ class _Kept:
 
 
 def _cells(column: Any) -> list[Any]:
-    """The cells of a column. Texts that repeat are unpacked once."""
+    """The cells of a column. Texts that repeat are unpacked once, and none that these rows lack: a
+    dictionary may have one for each row of the file.
+    """
     if not hasattr(column, "dictionary"):
         return list(column.to_pylist())
-    words = column.dictionary.to_pylist()
-    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+    used = column.indices.unique().drop_null()
+    words = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [words.get(place) for place in column.indices.to_pylist()]
 
 
 def _plain(value: Any) -> Any:

@@ -323,7 +323,11 @@ QUERY_MISTAKES = {
     "no table": ({"output": None}, InvalidInputError, "--output FILE"),
     "a wrong table": ({"table": "sex,region,len\nf,North,3\n"}, FileFormatError, "'income'"),
     "labels": ({"labels": ["region"]}, (InvalidInputError, FileFormatError), "one group"),
-    "unlisted": ({"cells": CELLS.replace("North,m\n", "")}, InvalidInputError, "every cell of the table"),
+    "unlisted": (
+        {"cells": CELLS.replace("North,m\n", "")},
+        InvalidInputError,
+        "every cell of the table",
+    ),
     "an atom": ({"atom": "i64"}, InvalidInputError, "measurements"),
     "scale": ({"summary": SUMMARY.replace("2.0", "-2.0")}, FileFormatError, "above 0"),
 }
