@@ -32,13 +32,14 @@ def columns_of(
     samples = mcmc.get_samples(group_by_chain=True)
     if not samples:
         raise InvalidInputError("This numpyro run has no draws: call mcmc.run(key) first.")
-    given, columns = dict(labels or {}), {}
+    given = dict(labels or {})
+    columns: dict[tuple[str, str], np.ndarray] = {}
     for site, values in samples.items():
         array = np.asarray(values, dtype=np.float64)
         chains, num, *shape = array.shape
-        for place in itertools.product(*map(range, shape)):
-            name = _name(site, place, given.get(site))
-            columns[site, name] = array[(slice(None), slice(None), *place)].reshape(chains * num)
+        entries = array.reshape(chains * num, -1).T
+        for place, entry in zip(itertools.product(*map(range, shape)), entries, strict=True):
+            columns[site, _name(site, place, given.get(site))] = entry
     unknown = sorted(set(given) - set(samples))
     if unknown:
         raise InvalidInputError(f"labels name {unknown[0]!r}, which is no site of the run.")
