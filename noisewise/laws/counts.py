@@ -63,7 +63,8 @@ class CountSum:
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
-        return lattice.draw(key, self._log, self._window(), self._kinks())
+        doublings = self._plan.doublings
+        return lattice.draw(key, self._log, self._window(), self._kinks(), doublings)
 
     def _log(self, s: Array) -> Array:
         """log f(s) + log eta(y | s), -inf off the support of the law."""

@@ -115,7 +115,9 @@ def log_sum(log: Log, points: Array, log_weights: Array) -> Float[Array, "*batch
     return top + jnp.log(jnp.exp(values - top[..., None]).sum(axis=-1))
 
 
-def draw(key: Array, log: Log, window: Window, kinks: Array) -> Float[Array, "*batch"]:
+def draw(
+    key: Array, log: Log, window: Window, kinks: Array, doublings: int
+) -> Float[Array, "*batch"]:
     """A number s with probability proportional to exp(log(s)).
 
     A panel is drawn by its sum, then one of its 16 parts by theirs, and so on down to single
@@ -130,7 +132,7 @@ def draw(key: Array, log: Log, window: Window, kinks: Array) -> Float[Array, "*b
         return key, *_chosen(own, log, start[..., None] + begins, ends - begins)
 
     first, rest = jax.random.split(key)
-    panels = PanelRule(_FINE).panels(window, kinks)
+    panels = PanelRule(min(doublings, _FINE)).panels(window, kinks)
     state = (rest, *_chosen(first, log, *panels))
     is_wide = lambda state: (state[2] > 1.0).any()  # noqa: E731
     return jax.lax.while_loop(is_wide, narrower, state)[1]
