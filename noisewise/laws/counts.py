@@ -18,8 +18,7 @@ from noisewise.laws import lattice
 from noisewise.laws.deviance import log_pmf
 from noisewise.laws.windows import Log, Window, window
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.continued import continued
-from noisewise.mechanisms.supports import OrAbsent
+from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
 
 _SMOOTH_LAWS = (dist.Poisson, dist.BinomialProbs, dist.BinomialLogits)
 """Laws that are nearly normal wherever they are wide. Others may be steep at an end of their
@@ -27,10 +26,6 @@ support at any width, as a negative binomial law of small shape is at 0.
 """
 _MOST_DOUBLINGS = 28
 """Doublings of 16 numbers that reach the middle of every window: 4e9 numbers."""
-_MANY_SDS = 60.0
-"""Sds of the noise around a released number within which windows end: 40 nats of Laplace noise are
-28 sds, and twice as many where the law pulls.
-"""
 _SMALL = 1e4
 """Below, textbook forms of laws keep eleven digits."""
 _TINY_SUPPORT = 128
@@ -52,21 +47,24 @@ class CountSum:
     ) -> None:
         self.law, self.mechanism, self.values = law, mechanism, values
         self._plan = plan
-        self._eta = continued(mechanism)
+        self._eta = mechanism._continued()
         self._shape = jnp.broadcast_shapes(law.batch_shape, values.shape)
-        low, high = bounds_of(law.support)
-        self._bounds = (self._filled(low), self._filled(high))
+        ends = zip(
+            bounds_of(law.support), mechanism.input_bounds, (jnp.maximum, jnp.minimum), strict=True
+        )
+        low, high = (self._filled(inner(*both)) for *both, inner in ends)
+        self._bounds = (low, jnp.maximum(low, high))
 
     def log_prob(self) -> Float[Array, "*batch"]:
-        found, rule, kink = self._window(), self._rule(), self._kink()
-        points, log_weights = rule.points(found, kink)
+        points, log_weights = self._rule().points(self._window(), self._kinks())
         found_points = map(jax.lax.stop_gradient, (points, log_weights))
         total = lattice.log_sum(self._log_inside, *found_points)
         return jnp.where(jnp.isnan(total), -jnp.inf, total)
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
-        return lattice.draw(key, self._log, self._window(), self._kink())
+        doublings = self._plan.doublings
+        return lattice.draw(key, self._log, self._window(), self._kinks(), doublings)
 
     def _log(self, s: Array) -> Array:
         """log f(s) + log eta(y | s), -inf off the support of the law."""
@@ -81,17 +79,19 @@ class CountSum:
         return log_law + self._eta._log_prob_each(self.values, s)
 
     def _window(self) -> Window:
-        stopped = self._log_of_constants()
         low, high = self._bounds
         if self._has_tiny_support:
             return Window(low, high)
-        law, kink = self.law, self._kink()
-        mean, sd = self._filled(law.mean), self._filled(jnp.sqrt(law.variance))
-        mean, sd = (jax.lax.stop_gradient(jnp.nan_to_num(part)) for part in (mean, sd))
-        ends = (jnp.minimum(kink, mean) - sd - 1.0, jnp.maximum(kink, mean) + sd + 1.0)
+        stopped, law = self._log_of_constants(), self.law
+        sd = self._filled(jax.lax.stop_gradient(jnp.nan_to_num(jnp.sqrt(law.variance))))
+        kinks = self._kinks()
+        first, last = kinks[..., 0], kinks[..., -1]
+        ends = (jnp.minimum(first, self._mean) - sd - 1.0, jnp.maximum(last, self._mean) + sd + 1.0)
         left = ends[0] if self._is_smooth_law else jnp.where(jnp.isfinite(low), low, ends[0])
         bracket = (jnp.clip(left, low, high), jnp.clip(ends[1], low, high))
-        return window(stopped, bracket, (low, high), kink, abrupt=not self.mechanism.is_smooth)
+        found = window(stopped, bracket, (low, high), jnp.ceil(kinks))
+        is_tiny = high - low < _TINY_SUPPORT
+        return Window(*(jnp.where(is_tiny, *pair) for pair in zip((low, high), found, strict=True)))
 
     def _log_of_constants(self) -> Log:
         """`_log` where parameters are constants: windows have no derivatives."""
@@ -103,20 +103,19 @@ class CountSum:
     def _rule(self) -> Any:
         if self.mechanism.is_smooth and self._is_smooth_law:
             return lattice.EvenRule()
-        simple = self._is_smooth_law and not self._may_be_absent
-        return lattice.PanelRule(0 if simple or self._has_tiny_support else self._plan.doublings)
+        is_peaked = isinstance(self.mechanism, AbstractColumnwiseNoise)  # without plateaus
+        simple = (self._is_smooth_law and is_peaked) or self._has_tiny_support
+        return lattice.PanelRule(0 if simple else self._plan.doublings)
 
-    def _kink(self) -> Array:
-        """Where eta(y | .) has its kink or its only point: at y, at the threshold of an absent
-        cell, and nowhere, for which the law's mean will do, where nothing was measured.
-        """
-        kink = self._filled(present(self.mechanism, self.values))
-        mean = jnp.nan_to_num(jax.lax.stop_gradient(self._filled(self.law.mean)))
-        return jnp.clip(jnp.where(jnp.isnan(kink), mean, kink), *self._bounds)
+    def _kinks(self) -> Array:
+        """Where eta(y | .) is not smooth; at the law's mean where nothing was measured."""
+        kinks = self.mechanism._kinks(self.values, jnp)
+        kinks = jnp.broadcast_to(kinks, (*self._shape, kinks.shape[-1]))
+        return jnp.where(jnp.isnan(kinks), self._mean[..., None], kinks)
 
     @property
-    def _may_be_absent(self) -> bool:
-        return bool(np.any(self.mechanism.support.may_be_absent(self.values.shape[-1])))
+    def _mean(self) -> Array:
+        return jax.lax.stop_gradient(self._filled(jnp.nan_to_num(self.law.mean)))
 
     @property
     def _is_smooth_law(self) -> bool:
@@ -145,16 +144,6 @@ def bounds_of(support: constraints.Constraint) -> tuple[Any, Any]:
     return (-jnp.inf if low is None else low, jnp.inf if high is None else high)
 
 
-def present(mechanism: AbstractMechanism, values: Array) -> Array:
-    """Released values with thresholds in place of absent ones."""
-    columns = mechanism.support.columns(values.shape[-1])
-    if not any(isinstance(column, OrAbsent) for column in columns):
-        return values
-    above = [column.above if isinstance(column, OrAbsent) else np.nan for column in columns]
-    xp: Any = jnp if is_traced(values, mechanism) else np
-    return xp.where(xp.isnan(values), xp.stack([xp.asarray(end) for end in above]), values)
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What is known of sizes before anything is computed.
@@ -172,8 +161,9 @@ def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:
     """The plan where released numbers and noise are known; else that for the largest."""
     if is_traced(values, mechanism):
         return Plan()
-    sds = [sd for sd in mechanism.noise_sd(values.shape[-1]) if sd is not None]
-    largest = float(np.nanmax(np.abs(present(mechanism, values)), initial=0.0))
-    reach = largest + _MANY_SDS * max(sds, default=0.0)
+    kinks = np.abs(mechanism._kinks(values, np))
+    reach = mechanism.reach + float(np.nanmax(kinks, initial=0.0))
+    if not math.isfinite(reach):
+        return Plan()
     doublings = min(_MOST_DOUBLINGS, max(1, math.ceil(math.log2(1.0 + reach / 32.0))))
     return Plan(doublings, small=reach < _SMALL)

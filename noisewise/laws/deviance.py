@@ -133,6 +133,21 @@ def log_negative_binomial(shape: Array, rate: Array, s: Array) -> Array:
     return jnp.where(inner, body + jnp.log(shape / total), -shape * jnp.log1p(1.0 / rate))
 
 
+def log_beta_binomial(a: Array, b: Array, n: Array, s: Array) -> Array:
+    """log of the probability of 0 <= s <= n where s is binomial with a Beta(a, b) probability:
+    right to 1e-16 n.
+    """
+    counts = _log_beta(s + 1.0, n - s + 1.0)
+    return _log_beta(s + a, n - s + b) - _log_beta(a, b) - counts - jnp.log1p(n)
+
+
+def _log_beta(x: Array, y: Array) -> Array:
+    """log of the beta function, by Stirling's formula with all it leaves."""
+    total = x + y
+    body = stirling(x) + stirling(y) - stirling(total) + 0.5 * (_LOG_2PI + jnp.log(total / x / y))
+    return body + x * jnp.log(x / total) + y * jnp.log(y / total)
+
+
 def log_pmf(law: dist.Distribution, s: Array, *, small: bool = False) -> Array:
     """The log probability of s on the support of the law, continued between whole numbers.
 
@@ -153,6 +168,9 @@ def log_pmf(law: dist.Distribution, s: Array, *, small: bool = False) -> Array:
     if isinstance(law, dist.BinomialLogits):
         p = 1.0 / (1.0 + jnp.exp(-law.logits))
         return log_binomial(law.total_count * 1.0, p, 1.0 / (1.0 + jnp.exp(law.logits)), s)
+    if isinstance(law, dist.BetaBinomial):
+        n = law.total_count * 1.0
+        return log_beta_binomial(law.concentration1, law.concentration0, n, s)
     if isinstance(law, dist.ExpandedDistribution):
         return log_pmf(law.base_dist, s, small=small)
     if isinstance(law, (dist.CategoricalProbs, dist.CategoricalLogits)):

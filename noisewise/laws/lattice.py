@@ -5,8 +5,8 @@ Two rules, whose number of points depends neither on counts nor on noise:
 - `EvenRule`, where law and noise are smooth: points in equal steps h over the window. For h = 1 the
   sum is exact; where the window is wider, h is at most .45 of the sd w of the summand, and the
   error exp(-2 pi^2 (w/h)^2) is far below 1e-16.
-- `PanelRule`, where the noise has a kink (at y, as Laplace noise has) or the law is steep at an end
-  of its support: the window is cut at the kink, and each side into panels that are summed by
+- `PanelRule`, where the likelihood has kinks (at y, for Laplace noise) or the law is steep at an
+  end of its support: the window is cut at the kinks, and each part into panels that are summed by
   `gram`'s rules, one by one where there are few numbers, else by 16 points per panel.
 
 Derivatives pass through the points, which are constants:
@@ -41,9 +41,9 @@ and one of Laplace noise 10 scales, which 16 points sum to 1e-15.
 class EvenRule:
     """Points in equal steps over the window."""
 
-    def points(self, window: Window, kink: Array) -> tuple[Array, Array]:
+    def points(self, window: Window, kinks: Array) -> tuple[Array, Array]:
         """Points and the logs of their weights, shape (*batch, m)."""
-        del kink
+        del kinks
         step = jnp.maximum(1.0, (window.high - window.low) / (EVEN_POINTS - 1))[..., None]
         points = window.low[..., None] + jnp.arange(EVEN_POINTS) * step
         inside = points <= window.high[..., None] + 0.5
@@ -54,7 +54,7 @@ class EvenRule:
 
 @dataclasses.dataclass(frozen=True)
 class PanelRule:
-    """Panels on both sides of a kink.
+    """Panels before, between and after kinks.
 
     Attributes:
         doublings: More panels at every end, of 16, 32, 64, ... numbers, for laws that are steep
@@ -63,25 +63,27 @@ class PanelRule:
 
     doublings: int = 0
 
-    def points(self, window: Window, kink: Array) -> tuple[Array, Array]:
+    def points(self, window: Window, kinks: Array) -> tuple[Array, Array]:
         """Points and the logs of their weights, shape (*batch, m)."""
-        starts, lengths = self.panels(window, kink)
+        starts, lengths = self.panels(window, kinks)
         points, weights = points_and_weights(lengths)
-        shape = (*lengths.shape[:-1], -1)
         positive = weights > 0.0
         log_weights = jnp.where(positive, jnp.log(jnp.where(positive, weights, 1.0)), -jnp.inf)
-        return (starts[..., None] + points).reshape(shape), log_weights.reshape(shape)
+        points = jnp.minimum(starts[..., None] + points, window.high[..., None, None])
+        shape = (*lengths.shape[:-1], -1)
+        return points.reshape(shape), log_weights.reshape(shape)
 
-    def panels(self, window: Window, kink: Array) -> tuple[Array, Array]:
+    def panels(self, window: Window, kinks: Array) -> tuple[Array, Array]:
         """The first number of each panel, and how many it has, shape (*batch, p)."""
-        cut = jnp.clip(jnp.ceil(kink), window.low, window.high + 1.0)
-        left = self._side(window.low, cut - window.low)
-        right = self._side(cut, window.high + 1.0 - cut)
-        starts, lengths = zip(left, right, strict=True)
-        return jnp.concatenate(starts, axis=-1), jnp.concatenate(lengths, axis=-1)
+        low, after = window.low[..., None], window.high[..., None] + 1.0
+        cuts = jnp.clip(jnp.ceil(kinks), low, after)
+        cuts = jnp.concatenate([low, cuts, after], axis=-1)
+        starts, lengths = self._between(cuts[..., :-1], jnp.diff(cuts, axis=-1))
+        shape = (*low.shape[:-1], -1)
+        return starts.reshape(shape), lengths.reshape(shape)
 
-    def _side(self, start: Array, total: Array) -> tuple[Array, Array]:
-        """Panels that cover `total` numbers from `start` on."""
+    def _between(self, start: Array, total: Array) -> tuple[Array, Array]:
+        """Panels that cover `total` numbers from `start` on, along a new last axis."""
         numbers, total = jnp.arange(1, PANELS + 1), total[..., None]
         if not self.doublings:
             ends = jnp.floor(total * numbers / PANELS)
@@ -113,7 +115,9 @@ def log_sum(log: Log, points: Array, log_weights: Array) -> Float[Array, "*batch
     return top + jnp.log(jnp.exp(values - top[..., None]).sum(axis=-1))
 
 
-def draw(key: Array, log: Log, window: Window, kink: Array) -> Float[Array, "*batch"]:
+def draw(
+    key: Array, log: Log, window: Window, kinks: Array, doublings: int
+) -> Float[Array, "*batch"]:
     """A number s with probability proportional to exp(log(s)).
 
     A panel is drawn by its sum, then one of its 16 parts by theirs, and so on down to single
@@ -128,7 +132,7 @@ def draw(key: Array, log: Log, window: Window, kink: Array) -> Float[Array, "*ba
         return key, *_chosen(own, log, start[..., None] + begins, ends - begins)
 
     first, rest = jax.random.split(key)
-    panels = PanelRule(_FINE).panels(window, kink)
+    panels = PanelRule(min(doublings, _FINE)).panels(window, kinks)
     state = (rest, *_chosen(first, log, *panels))
     is_wide = lambda state: (state[2] > 1.0).any()  # noqa: E731
     return jax.lax.while_loop(is_wide, narrower, state)[1]

@@ -17,6 +17,7 @@ from noisewise.laws.closed_forms import log_mills, log_normal_through_laplace
 from noisewise.laws.counts import CountSum, Plan
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
+from noisewise.mechanisms.supports import Lattice
 
 _NO_PLAN = Plan()
 
@@ -85,7 +86,17 @@ class CountRoute(AbstractCellRoute):
             and law.support.is_discrete
             and Capability.CDF in mechanism.capabilities
             and Capability.DENSITY in mechanism.capabilities
+            and mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
         )
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        step = self.mechanism.inner.exact_step
+        if step is not None and not is_traced(step) and not Lattice(step).contains(1.0):
+            raise InvalidInputError(
+                f"Counts are multiples of 1, this noise takes multiples of step={step:g}: divide"
+                " counts and released numbers by the step."
+            )
+        return super().shapes()
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         cells, shape = self._cells(y)

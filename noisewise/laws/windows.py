@@ -30,8 +30,6 @@ _FIRST = 8.0
 """The first distance tried for an end, in numbers: most windows are not much smaller."""
 _TIGHT = 0.125
 """How exactly ends are found, relative to their distance from the maximum."""
-_ABRUPT = 64.0
-"""Up to this distance ends are found exactly: noise such as rounding ends abruptly."""
 _MAX_STEPS = 64
 """Searches and doublings at most, where nothing is found: 8^64 is beyond all numbers."""
 
@@ -46,12 +44,7 @@ class Window(NamedTuple):
 
 
 def window(
-    log: Log,
-    bracket: tuple[Array, Array],
-    bounds: tuple[Array, Array],
-    peak: Array,
-    *,
-    abrupt: bool,
+    log: Log, bracket: tuple[Array, Array], bounds: tuple[Array, Array], peaks: Array
 ) -> Window:
     """The whole numbers around the maximum of a unimodal function, down to e^-40 of it.
 
@@ -59,16 +52,16 @@ def window(
         log: The function's log, of one whole number for each cell.
         bracket: Ends between which the maximum is.
         bounds: Ends of the support, which may be infinite.
-        peak: A place that is tried in any case, such as the only one where the function is
-            positive.
-        abrupt: Whether the function may end abruptly, so that near ends must be exact.
+        peaks: Whole numbers that are tried in any case, one of which may be the only one where the
+            function is positive, (*batch, m).
     """
     mode = _maximum(log, *map(jnp.round, bracket))
-    tried = jnp.clip(jnp.round(peak), *bounds)
-    here, there = log(mode), log(tried)
-    mode, least = jnp.where(there > here, tried, mode), jnp.maximum(here, there) - NEGLIGIBLE
+    low, high = (end[..., None] for end in bounds)
+    tried = jnp.concatenate([mode[..., None], jnp.clip(peaks, low, high)], axis=-1)
+    values = at_all(log, tried)
+    mode, least = pick(tried, best(values)), values.max(axis=-1) - NEGLIGIBLE
     low, high = (
-        _end(log, mode, least, end, sign, abrupt) for end, sign in zip(bounds, (-1, 1), strict=True)
+        _end(log, mode, least, end, sign) for end, sign in zip(bounds, (-1, 1), strict=True)
     )
     return Window(low, high)
 
@@ -121,7 +114,7 @@ def _maximum(log: Log, low: Array, high: Array) -> Array:
     return jax.lax.while_loop(goes_on, narrower, state)[2]
 
 
-def _end(log: Log, mode: Array, least: Array, bound: Array, sign: int, abrupt: bool) -> Array:
+def _end(log: Log, mode: Array, least: Array, bound: Array, sign: int) -> Array:
     """Where the function becomes negligible on one side of its maximum, or the end of the support:
     by doubling the distance, then by halving what is left.
     """
@@ -135,8 +128,7 @@ def _end(log: Log, mode: Array, least: Array, bound: Array, sign: int, abrupt: b
         return (log(there) > least) & (there != bound)
 
     def is_coarse(inner: Array, outer: Array) -> Array:
-        fine = jnp.where(outer <= _ABRUPT, 1.0, _TIGHT * outer) if abrupt else _TIGHT * outer
-        return outer - inner > jnp.maximum(1.0, fine)
+        return outer - inner > jnp.maximum(1.0, _TIGHT * outer)
 
     def grow(state: State) -> State:
         inner, outer, active, step = state

@@ -143,6 +143,17 @@ class Clamped(AbstractPostProcessing):
         value = jnp.where(s_dp > self.high, 0.0, self.mechanism._log_before(s_dp, s))
         return jnp.where(s_dp <= self.low, -jnp.inf, value)
 
+    @property
+    def reach(self) -> float:
+        return self.mechanism.reach if self.high == math.inf else math.inf
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        if self.step is None:
+            return self.mechanism._kinks(s_dp, xp)
+        ends = (s_dp - 0.5 * self.step, s_dp + 0.5 * self.step)
+        kinks = [self.mechanism._kinks(end, xp) for end in ends]
+        return xp.sort(xp.concatenate(kinks, axis=-1), axis=-1)
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         bound = self.mechanism._log_prob_bound_each(s_dp)
         if self.step is not None:

@@ -5,6 +5,7 @@ each.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,11 @@ from noisewise._core.arrays import is_traced
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.columns import PerColumn, num_columns, rescaled, taken
 from noisewise.mechanisms.guarantees import AbstractGuarantee
+
+_MANY_SDS = 60.0
+"""Sds within which likelihoods end: 40 nats of Laplace noise are 28 sds, and twice as many where a
+law pulls.
+"""
 
 
 class AbstractColumnwiseNoise(AbstractMechanism):
@@ -39,6 +45,11 @@ class AbstractColumnwiseNoise(AbstractMechanism):
     @property
     def width(self) -> int | None:
         return num_columns(scale=self.scale, sensitivity=self.sensitivity)
+
+    @property
+    def reach(self) -> float:
+        deviations = self.noise_sd(self.width or 1)
+        return _MANY_SDS * max(math.inf if sd is None else sd for sd in deviations)
 
     def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
         changes: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -71,6 +72,13 @@ class Exact(AbstractUnprotected):
 
     def _log_before(self, s_dp: Array, s: Array) -> Array:
         return _certain((s < s_dp) & ~_same(s_dp, s))
+
+    @property
+    def reach(self) -> float:
+        return 0.0
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        return xp.stack([s_dp, s_dp + 0.5], axis=-1)
 
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.zeros_like(s_dp)

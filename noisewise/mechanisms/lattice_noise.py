@@ -15,6 +15,7 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
+from noisewise.mechanisms.law import AbstractNoiseLaw
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice, lattice_index
 
 _WHOLE = 1 + 1e-9
@@ -72,6 +73,9 @@ class AbstractLatticeNoise(AbstractColumnwiseNoise):
         change[0, columns[: len(steps)]] = self.step * np.array(steps)
         return np.zeros((1, k)), change
 
+    def _continued(self) -> AbstractNoiseLaw:
+        return ContinuedNoise(self)
+
     def _transport(self, u: Array, s: Array) -> Array:
         return self.step * ((s / self.step).round() + self._quantile(u))
 
@@ -106,6 +110,32 @@ class AbstractLatticeNoise(AbstractColumnwiseNoise):
                 " release, whose statistics lie on the lattice (nw.PrivateModel.from_release"
                 " does), or give your own query that grid=."
             )
+
+
+class ContinuedNoise(AbstractNoiseLaw):
+    """Noise on a lattice as a function of every real s: the formulas of its masses and tails, which
+    are smooth but for a kink at s = s_dp.
+
+    Attributes:
+        noise: The noise, which refuses s off the lattice itself.
+    """
+
+    noise: AbstractLatticeNoise
+
+    @property
+    def support(self) -> AbstractSupport:
+        return self.noise.support
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return self.noise._log_mass((s_dp - s) / self.noise.step)
+
+    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
+        step = self.noise.step
+        return self.noise._log_at_most(jnp.floor(s_dp / step + LATTICE_TOLERANCE) - s / step)
+
+    def _log_sf(self, s_dp: Array, s: Array) -> Array:
+        step = self.noise.step
+        return self.noise._log_at_most(s / step - jnp.ceil(s_dp / step - LATTICE_TOLERANCE))
 
 
 def longest_vector(budget: float, k: int) -> list[int]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -83,6 +85,47 @@ class AbstractNoiseLaw(eqx.Module):
         Gaussian noise is, without kinks, ends or atoms.
         """
         return False
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        """Where eta(s_dp | s), as a function of s, has kinks, jumps, ends or its peak, in order
+        along a new last axis: at s_dp, for noise that is added. Between them it is smooth on the
+        scale of its distance from them. Numbers from `ceil(kink)` on are to its right. Computed
+        with the functions of `xp`, NumPy or jax.numpy.
+        """
+        del xp
+        return s_dp[..., None]
+
+    def _continued(self) -> AbstractNoiseLaw:
+        """The law whose eta(s_dp | s) is defined for every real s, smooth between kinks, where this
+        one takes whole numbers only: sums over s by few points need it.
+
+        >>> import noisewise as nw
+        >>> noise = nw.mechanisms.Thresholded(nw.mechanisms.DiscreteGaussian(scale=5.0), above=9.0)
+        >>> with jax.enable_x64(True):
+        ...     between = noise._continued()._log_prob_each(jnp.array([9.0]), jnp.array([8.5]))
+        >>> bool(between[0] == noise.mechanism._log_mass(0.5))
+        True
+        """
+
+        def is_inner(node: Any) -> bool:
+            return isinstance(node, AbstractNoiseLaw) and node is not self
+
+        replaced: AbstractNoiseLaw = jax.tree.map(
+            lambda node: node._continued() if is_inner(node) else node, self, is_leaf=is_inner
+        )
+        return replaced
+
+    @property
+    def reach(self) -> float:
+        """How far beyond its kinks eta(s_dp | .) ends, down to e^-40 of its peak; inf where it does
+        not, or that is not known.
+        """
+        return math.inf
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        """The ends of the numbers s that it takes: one number for all columns, or one for each."""
+        return -np.inf, np.inf
 
     @property
     def width(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -178,10 +178,24 @@ class PaddedBinomial(AbstractMechanism):
         failures = self.trials - jnp.ceil(s_dp - LATTICE_TOLERANCE)
         return jnp.where(possible, _log_cdf(failures, self.trials, log_q, log_p), jnp.nan)
 
+    @property
+    def reach(self) -> float:
+        return float(self.population)
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        """Its peak: it is smooth."""
+        return self._likeliest(s_dp, xp)[..., None]
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        return 0.0, self.population * 1.0
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
+        return self._log_prob_each(s_dp, self._likeliest(s_dp, jnp))
+
+    def _likeliest(self, s_dp: Array, xp: Any) -> Array:
         total = self.population + 2.0 * self.padding
-        infected = jnp.clip(s_dp / self.trials * total - self.padding, 0.0, self.population)
-        return self._log_prob_each(s_dp, infected)
+        return xp.clip(s_dp / self.trials * total - self.padding, 0.0, self.population)
 
     def _log_odds(self, s: Array) -> tuple[Array, Array, Array]:
         """The logs of p and 1-p, and where s is a possible count; elsewhere p is that of s = 0."""

@@ -213,6 +213,18 @@ class PerCell(AbstractMechanism):
     def _possible(self, s_dp: Array) -> Array:
         return self.sorted._possible(s_dp[..., self._order])[..., self._back]
 
+    @property
+    def reach(self) -> float:
+        return self.sorted.reach
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        return self.sorted._kinks(s_dp[..., self._order], xp)[..., self._back, :]
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        low, high = self.sorted.input_bounds
+        return low[self._back], high[self._back]
+
     def _log_prob_bound(self, s_dp: Array) -> Array:
         return self.sorted._log_prob_bound(s_dp[..., self._order])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -101,6 +102,10 @@ class AbstractPostProcessing(AbstractMechanism):
     @property
     def width(self) -> int | None:
         return self.mechanism.width
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        return self.mechanism.input_bounds
 
     @property
     def distance_unit(self) -> float | np.ndarray:

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._core.arrays import Array, integer
+from noisewise._core.arrays import Array, integer, is_traced
 from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
+from noisewise.mechanisms.law import AbstractNoiseLaw
 from noisewise.mechanisms.supports import AbstractSupport, Blocks
 
 MAX_MECHANISMS = 1_000
@@ -249,6 +250,34 @@ class Product(AbstractMechanism):
         parts = zip(self.mechanisms, _split(s_dp, self._output_widths), strict=True)
         return _join([mechanism._possible(y) for mechanism, y in parts])
 
+    @property
+    def reach(self) -> float:
+        return max(mechanism.reach for mechanism in self.mechanisms)
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        """Those of each column, the last one repeated where it has fewer than others."""
+        parts = xp.split(s_dp, np.cumsum(self._output_widths)[:-1], axis=-1)
+        kinks = [law._kinks(part, xp) for law, part in zip(self.mechanisms, parts, strict=True)]
+        most = max(found.shape[-1] for found in kinks)
+        filled = [
+            xp.concatenate([found, *[found[..., -1:]] * (most - found.shape[-1])], axis=-1)
+            for found in kinks
+        ]
+        return xp.concatenate(filled, axis=-2)
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        xp: Any = jnp if is_traced(self) else np
+        both = zip(*(law.input_bounds for law in self.mechanisms), strict=True)
+        widths = list(self.widths)
+        low, high = (
+            xp.concatenate(
+                [xp.broadcast_to(end, (k,)) for end, k in zip(ends, widths, strict=True)]
+            )
+            for ends in both
+        )
+        return low, high
+
     def _log_prob_bound(self, s_dp: Array) -> Array:
         parts = _split(s_dp, self._output_widths)
         return sum(
@@ -300,7 +329,7 @@ def _mechanisms(mechanisms: Any) -> tuple[AbstractMechanism, ...]:
         )
     blocks = tuple(mechanisms)
     for block in blocks:
-        if not isinstance(block, AbstractMechanism):
+        if not isinstance(block, AbstractNoiseLaw):
             raise InvalidTypeError(
                 f"Product takes a list of mechanisms, got {type(block).__name__} in it."
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.law import AbstractNoiseLaw
 from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
@@ -152,9 +153,11 @@ class RandomizedResponse(AbstractMechanism):
         return jnp.where(self.support.contains(s), answer, jnp.nan)
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return jnp.where(self.support.contains(s), self._log_answer(s_dp, s), -jnp.inf)
+
+    def _log_answer(self, s_dp: Array, s: Array) -> Array:
         other = jnp.log1p(-self.truth_probability) - jnp.log(self.num_categories - 1)
-        value = jnp.where(s_dp.round() == s.round(), jnp.log(self.truth_probability), other)
-        return jnp.where(self.support.contains(s), value, -jnp.inf)
+        return jnp.where(s_dp.round() == s.round(), jnp.log(self.truth_probability), other)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         categories = jnp.clip(jnp.floor(s_dp + LATTICE_TOLERANCE) + 1.0, 0, self.num_categories)
@@ -170,6 +173,20 @@ class RandomizedResponse(AbstractMechanism):
         among = self.truth_probability + (categories - 1.0) * other
         return jnp.log(jnp.where(with_truth, among, categories * other))
 
+    def _continued(self) -> AbstractNoiseLaw:
+        return ContinuedResponse(self)
+
+    @property
+    def reach(self) -> float:
+        return float(self.num_categories)
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        return xp.stack([s_dp, s_dp + 0.5], axis=-1)
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        return 0.0, self.num_categories - 1.0
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.full_like(s_dp, jnp.log(self.truth_probability))
 
@@ -179,3 +196,26 @@ class RandomizedResponse(AbstractMechanism):
                 f"RandomizedResponse needs categories 0..{self.num_categories - 1}; at least one"
                 " entry of s is not a category."
             )
+
+
+class ContinuedResponse(AbstractNoiseLaw):
+    """Randomised response as a function of every real s.
+
+    Attributes:
+        response: Randomised response, which takes categories only.
+    """
+
+    response: RandomizedResponse
+
+    @property
+    def support(self) -> AbstractSupport:
+        return self.response.support
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return self.response._log_answer(s_dp, s)
+
+    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
+        return self.response._log_cdf(s_dp, s)
+
+    def _log_sf(self, s_dp: Array, s: Array) -> Array:
+        return self.response._log_sf(s_dp, s)

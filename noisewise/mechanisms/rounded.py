@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.law import AbstractNoiseLaw
 from noisewise.mechanisms.supports import (
     LATTICE_TOLERANCE,
     AbstractSupport,
@@ -74,9 +77,12 @@ class Rounded(AbstractUnprotected):
     def _parts(self, s: Array) -> tuple[Array, Array, Array]:
         """The multiple below s, in bases; the probability of the one above; where s is a count."""
         count, whole = lattice_index(s, 1.0)
+        return *self._place(count), whole
+
+    def _place(self, count: Array) -> tuple[Array, Array]:
         low = jnp.floor(count / self.base + LATTICE_TOLERANCE)
         share = jnp.clip((count - low * self.base) / self.base, 0.0, 1.0)
-        return low, share if self.random else jnp.where(share >= 0.5, 1.0, 0.0), whole
+        return low, share if self.random else jnp.where(share >= 0.5, 1.0, 0.0)
 
     def _transport(self, u: Array, s: Array) -> Array:
         low, share, whole = self._parts(s)
@@ -85,22 +91,40 @@ class Rounded(AbstractUnprotected):
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
         low, share, whole = self._parts(s)
-        steps = (s_dp / self.base).round() - low
-        up, down = _log(share), _log(1.0 - share)
-        value = jnp.where(steps == 0.0, down, jnp.where(steps == 1.0, up, -jnp.inf))
-        return jnp.where(whole, value, -jnp.inf)
+        return jnp.where(whole, self._log_mass(s_dp, low, share), -jnp.inf)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         low, share, whole = self._parts(s)
-        steps = jnp.floor(s_dp / self.base + LATTICE_TOLERANCE) - low
-        value = jnp.where(steps >= 1.0, 0.0, jnp.where(steps >= 0.0, _log(1.0 - share), -jnp.inf))
-        return jnp.where(whole, value, jnp.nan)
+        return jnp.where(whole, self._log_at_most(s_dp, low, share), jnp.nan)
 
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         low, share, whole = self._parts(s)
+        return jnp.where(whole, self._log_at_least(s_dp, low, share), jnp.nan)
+
+    def _log_mass(self, s_dp: Array, low: Array, share: Array) -> Array:
+        steps = (s_dp / self.base).round() - low
+        up, down = _log(share), _log(1.0 - share)
+        return jnp.where(steps == 0.0, down, jnp.where(steps == 1.0, up, -jnp.inf))
+
+    def _log_at_most(self, s_dp: Array, low: Array, share: Array) -> Array:
+        steps = jnp.floor(s_dp / self.base + LATTICE_TOLERANCE) - low
+        down = _log(1.0 - share)
+        return jnp.where(steps >= 1.0, 0.0, jnp.where(steps >= 0.0, down, -jnp.inf))
+
+    def _log_at_least(self, s_dp: Array, low: Array, share: Array) -> Array:
         steps = jnp.ceil(s_dp / self.base - LATTICE_TOLERANCE) - low
-        value = jnp.where(steps <= 0.0, 0.0, jnp.where(steps <= 1.0, _log(share), -jnp.inf))
-        return jnp.where(whole, value, jnp.nan)
+        return jnp.where(steps <= 0.0, 0.0, jnp.where(steps <= 1.0, _log(share), -jnp.inf))
+
+    def _continued(self) -> AbstractNoiseLaw:
+        return ContinuedRounding(self)
+
+    @property
+    def reach(self) -> float:
+        return 0.0
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        reach = self.base if self.random else 0.5 * self.base
+        return xp.stack([s_dp - reach, s_dp, s_dp + reach], axis=-1)
 
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.zeros_like(s_dp)
@@ -113,6 +137,29 @@ class Rounded(AbstractUnprotected):
                 "Rounded needs counts, whole numbers; at least one entry of s is not. Proportions"
                 " must be multiplied by their total first."
             )
+
+
+class ContinuedRounding(AbstractNoiseLaw):
+    """Rounding as a function of every real s.
+
+    Attributes:
+        rounding: The rounding, which takes counts only.
+    """
+
+    rounding: Rounded
+
+    @property
+    def support(self) -> AbstractSupport:
+        return self.rounding.support
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return self.rounding._log_mass(s_dp, *self.rounding._place(s))
+
+    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
+        return self.rounding._log_at_most(s_dp, *self.rounding._place(s))
+
+    def _log_sf(self, s_dp: Array, s: Array) -> Array:
+        return self.rounding._log_at_least(s_dp, *self.rounding._place(s))
 
 
 def _log(probability: Array) -> Array:

@@ -134,6 +134,14 @@ class Thresholded(AbstractPostProcessing):
         reached = self.mechanism._log_sf(jnp.maximum(value, self.above), s)
         return jnp.where(absent, 0.0, reached)
 
+    @property
+    def reach(self) -> float:
+        return self.mechanism.reach
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        """Those of the inner mechanism at the threshold where the cell is absent."""
+        return self.mechanism._kinks(xp.where(xp.isnan(s_dp), self.above, s_dp), xp)
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         absent, value = self._split(s_dp)
         return jnp.where(absent, 0.0, self.mechanism._log_prob_bound_each(value))

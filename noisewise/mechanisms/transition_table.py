@@ -181,6 +181,18 @@ class TransitionTable(AbstractMechanism):
         above = jnp.pad(above / above[:, :1], ((0, 0), (0, 1)))
         return jnp.where(known, jnp.log(above[row, start]), jnp.nan)
 
+    @property
+    def reach(self) -> float:
+        return 0.0
+
+    def _kinks(self, s_dp: Array, xp: Any) -> Array:
+        places = xp.asarray([*self.inputs, self.inputs[-1] + 0.5])
+        return xp.broadcast_to(places, (*s_dp.shape, places.size))
+
+    @property
+    def input_bounds(self) -> tuple[Any, Any]:
+        return self.inputs[0], self.inputs[-1]
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         column = jnp.clip(jnp.searchsorted(jnp.asarray(self.outputs), s_dp), 0, self._last)
         return jnp.log(jnp.asarray(self.table).max(axis=0))[column]
