@@ -81,9 +81,7 @@ class AbstractNoiseLaw(eqx.Module):
 
     @property
     def is_smooth(self) -> bool:
-        """Whether eta(s_dp | s) is a smooth function of s on the scale of the noise, as that of
-        Gaussian noise is, without kinks, ends or atoms.
-        """
+        """Whether eta(s_dp | .) is smooth on the scale of the noise, without kinks, ends, atoms."""
         return False
 
     def _kinks(self, s_dp: Array, xp: Any) -> Array:
