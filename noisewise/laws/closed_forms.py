@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
@@ -21,6 +21,10 @@ from noisewise._core.arrays import Array
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _FAR = 10.0
 """In sds: from here on Mills' ratio is its continued fraction."""
+_UNDERFLOW = -500.0
+"""Logs of probabilities below which exp is near its end, -708."""
+_NEWTON_STEPS = 6
+"""Steps from the leading term of the tail: each squares the relative error, of 1% at first."""
 _LEVELS = 12
 """Levels of the fraction: right to 1e-16 from 10 sds on."""
 
@@ -39,6 +43,22 @@ def log_mills(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         fraction = far + level / fraction
     near = jnp.minimum(x, _FAR)
     return jnp.where(x > _FAR, -jnp.log(fraction), log_ndtr(-near) + 0.5 * near**2 + _LOG_SQRT_2PI)
+
+
+def log_ndtri(log_p: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """The z with log Phi(z) = log_p, however small the probability: by Newton's method where it
+    underflows.
+
+    >>> import jax
+    >>> with jax.enable_x64(True):
+    ...     log_ndtri(log_ndtr(jnp.array([-50.0, 0.5]))).round(9).tolist()
+    [-50.0, 0.5]
+    """
+    small = jnp.minimum(log_p, _UNDERFLOW)
+    z = -jnp.sqrt(-2.0 * (small + _LOG_SQRT_2PI))
+    for _ in range(_NEWTON_STEPS):
+        z = z - (log_ndtr(z) - small) * jnp.exp(log_mills(-z))
+    return jnp.where(log_p < _UNDERFLOW, z, ndtri(jnp.exp(jnp.maximum(log_p, _UNDERFLOW))))
 
 
 def log_normal_through_laplace(

@@ -16,7 +16,7 @@ from numpyro.distributions import constraints
 from noisewise._core.arrays import Array, is_traced
 from noisewise.laws import lattice
 from noisewise.laws.deviance import log_pmf
-from noisewise.laws.windows import Log, Window, window
+from noisewise.laws.windows import Log, Window, at_all, best, pick, window
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
 
@@ -29,7 +29,22 @@ _MOST_DOUBLINGS = 28
 _SMALL = 1e4
 """Below, textbook forms of laws keep eleven digits."""
 _TINY_SUPPORT = 128
-"""Numbers in a finite support that are summed one by one: four panels of 16 on each side."""
+"""Numbers in a finite support that are summed one by one."""
+_MOST_CATEGORIES = 4096
+"""Categories that are summed one by one, for each cell: 32 kB of probabilities."""
+_CATEGORICAL = (dist.CategoricalProbs, dist.CategoricalLogits, dist.OrderedLogistic)
+"""Laws that are not smooth from one number to the next."""
+_KNOWN_LAWS = (
+    *_SMOOTH_LAWS,
+    dist.GammaPoisson,
+    dist.BetaBinomial,
+    dist.GeometricProbs,
+    dist.GeometricLogits,
+    dist.BernoulliProbs,
+    dist.BernoulliLogits,
+    dist.DiscreteUniform,
+)
+"""Laws with one mode at most in their middle, or at their ends, and smooth between numbers."""
 
 
 class CountSum:
@@ -63,6 +78,10 @@ class CountSum:
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
+        if self._size is not None:
+            points, log_weights = self._rule().points(self._window(), self._kinks())
+            values = at_all(self._log, points) + log_weights
+            return pick(points, best(values + jax.random.gumbel(key, values.shape, values.dtype)))
         doublings = self._plan.doublings
         return lattice.draw(key, self._log, self._window(), self._kinks(), doublings)
 
@@ -80,7 +99,7 @@ class CountSum:
 
     def _window(self) -> Window:
         low, high = self._bounds
-        if self._has_tiny_support:
+        if self._size is not None:
             return Window(low, high)
         stopped, law = self._log_of_constants(), self.law
         sd = self._filled(jax.lax.stop_gradient(jnp.nan_to_num(jnp.sqrt(law.variance))))
@@ -101,10 +120,12 @@ class CountSum:
         return fixed._log
 
     def _rule(self) -> Any:
+        if self._size is not None:
+            return lattice.EveryNumber(self._size)
         if self.mechanism.is_smooth and self._is_smooth_law:
             return lattice.EvenRule()
         is_peaked = isinstance(self.mechanism, AbstractColumnwiseNoise)  # without plateaus
-        simple = (self._is_smooth_law and is_peaked) or self._has_tiny_support
+        simple = self._is_smooth_law and is_peaked
         return lattice.PanelRule(0 if simple else self._plan.doublings)
 
     def _kinks(self) -> Array:
@@ -119,20 +140,42 @@ class CountSum:
 
     @property
     def _is_smooth_law(self) -> bool:
-        law = self.law
-        while isinstance(law, dist.ExpandedDistribution):
-            law = law.base_dist
-        return isinstance(law, _SMOOTH_LAWS)
+        return isinstance(unwrapped(self.law), _SMOOTH_LAWS)
 
     @property
-    def _has_tiny_support(self) -> bool:
-        low, high = bounds_of(self.law.support)
-        if is_traced(low, high) or not np.all(np.isfinite(low)) or not np.all(np.isfinite(high)):
-            return False
-        return bool(np.max(np.asarray(high) - np.asarray(low)) < _TINY_SUPPORT)
+    def _size(self) -> int | None:
+        """How many numbers there are, where all are summed."""
+        size = size_of(self.law)
+        tiny = size is not None and size <= _TINY_SUPPORT
+        return size if tiny or isinstance(unwrapped(self.law), _CATEGORICAL) else None
 
     def _filled(self, value: Any) -> Array:
         return jnp.broadcast_to(jnp.asarray(value, dtype=jnp.float64), self._shape)
+
+
+def unwrapped(law: Any) -> Any:
+    """The law without the wrapper of numpyro's `expand`."""
+    while isinstance(law, dist.ExpandedDistribution):
+        law = law.base_dist
+    return law
+
+
+def size_of(law: dist.Distribution) -> int | None:
+    """How many numbers the support of a law has, where that is finite and known while tracing."""
+    low, high = bounds_of(law.support)
+    if is_traced(low, high) or not np.all(np.isfinite(low)) or not np.all(np.isfinite(high)):
+        return None
+    return int(np.max(np.asarray(high) - np.asarray(low))) + 1
+
+
+def is_summable(law: dist.Distribution) -> bool:
+    """Whether sums over s are known to be right: the law is one of those whose form is known, or
+    has few numbers.
+    """
+    size = size_of(law)
+    if isinstance(unwrapped(law), _CATEGORICAL):
+        return size is not None and size <= _MOST_CATEGORIES
+    return isinstance(unwrapped(law), _KNOWN_LAWS) or (size or math.inf) <= _TINY_SUPPORT
 
 
 def bounds_of(support: constraints.Constraint) -> tuple[Any, Any]:

@@ -53,6 +53,25 @@ class EvenRule:
 
 
 @dataclasses.dataclass(frozen=True)
+class EveryNumber:
+    """All numbers of a small support, one by one: nothing is smooth between them.
+
+    Attributes:
+        size: How many there are, at most.
+    """
+
+    size: int
+
+    def points(self, window: Window, kinks: Array) -> tuple[Array, Array]:
+        """Points and the logs of their weights, shape (*batch, m)."""
+        del kinks
+        points = window.low[..., None] + jnp.arange(self.size)
+        inside = points <= window.high[..., None]
+        points = jnp.where(inside, points, window.high[..., None])
+        return points, jnp.where(inside, 0.0, -jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
 class PanelRule:
     """Panels before, between and after kinks.
 

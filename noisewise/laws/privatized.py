@@ -105,7 +105,10 @@ class Privatized(dist.Distribution):
         """
         first, second = jax.random.split(as_key(key))
         with jax.enable_x64(True):
-            s = _float64(self.law.sample(first, sample_shape))
+            law = self.law
+            if not self.event_shape and tuple(law.batch_shape) != tuple(self.batch_shape):
+                law = law.expand(tuple(self.batch_shape))
+            s = _float64(law.sample(first, sample_shape))
             found = self.mechanism.sample(second, s if s.ndim else s[None])
         return _default_float(jnp.asarray(found).reshape(s.shape))
 

@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.scipy.special import log_ndtr
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
-from noisewise.laws.closed_forms import log_mills, log_normal_through_laplace
-from noisewise.laws.counts import CountSum, Plan
+from noisewise.laws.closed_forms import log_mills, log_ndtri, log_normal_through_laplace
+from noisewise.laws.counts import CountSum, Plan, is_summable, unwrapped
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
 from noisewise.mechanisms.supports import Lattice
@@ -84,6 +85,7 @@ class CountRoute(AbstractCellRoute):
             not law.event_shape
             and law.support is not None
             and law.support.is_discrete
+            and is_summable(_without_zeros(law))
             and Capability.CDF in mechanism.capabilities
             and Capability.DENSITY in mechanism.capabilities
             and mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
@@ -145,7 +147,9 @@ class NormalRoute(AbstractCellRoute):
         if self.mechanism.normal_mixture == "fixed":
             share = law.scale**2 / (law.scale**2 + scale**2)
             centre = law.loc + share * (y - law.loc)
+            y = jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, self.shapes()[0]))
             return centre + jnp.sqrt(share) * scale * jax.random.normal(key, y.shape, jnp.float64)
+        y = jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, self.shapes()[0]))
         return _laplace_draw(key, law.loc, law.scale, scale, y)
 
 
@@ -188,6 +192,14 @@ class IndependentRoute(AbstractRoute):
 
     def _inner(self) -> AbstractRoute:
         return route_of(self.law.base_dist, self.mechanism, self.plan)
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        cells, event = self._inner().shapes()[0], tuple(self.law.event_shape)
+        if cells[-1:] != event:
+            raise InvalidInputError(
+                f"The law has {event[0]} numbers, the mechanism {cells[-1]} columns: give as many."
+            )
+        return super().shapes()
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         return self._inner().log_prob(y).sum(-1)
@@ -249,10 +261,15 @@ def _unexpanded(law: Any) -> Any:
 
 def _zero_inflated(law: Any) -> tuple[Array, dist.Distribution] | None:
     """The probability of an extra zero and the law of the rest, where the law is of that kind."""
+    law = unwrapped(law)
     gate = getattr(law, "gate", None)
-    if gate is None or not hasattr(law, "base_dist"):
-        return None
-    return gate, law.base_dist
+    return None if gate is None else (gate, law.base_dist)
+
+
+def _without_zeros(law: Any) -> Any:
+    """The law itself, or that of what is no extra zero."""
+    inflated = _zero_inflated(law)
+    return law if inflated is None else inflated[1]
 
 
 def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) -> Array:
@@ -266,5 +283,5 @@ def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) ->
     sign = jnp.where(below, 1.0, -1.0)
     edge = sign * d - ratio
     u = jax.random.uniform(draw_key, y.shape, jnp.float64, minval=1e-300)
-    z = jax.scipy.special.ndtri(jnp.exp(jnp.log(u) + jax.scipy.special.log_ndtr(edge)))
+    z = log_ndtri(jnp.log(u) + log_ndtr(edge))
     return mean + sd * sign * (jnp.minimum(z, edge) + ratio)
