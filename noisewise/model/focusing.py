@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from noisewise.model.private_model import PrivateModel
 
 _NUM_TRIED = 8
-"""Draws of the prior at which derived quantities are tried: a quantity that needs what is left out
-is NaN at the first.
+"""Draws of the prior at which derived quantities are tried: one that needs what is left out hardly
+ever gives the same for all.
 """
 
 
@@ -44,7 +44,10 @@ def focused(model: PrivateModel, names: Sequence[str]) -> PrivateModel:
         )
     if len(names) == len(sites):
         return model
-    drawn = (*model.integrated_out, *(name for name in sites if name not in names))
+    if isinstance(model.simulator, CompletedSimulator):  # rest and rest are drawn at once
+        whole = model.simulator.whole
+        return dataclasses.replace(focused(whole, names), mechanism=model.mechanism)
+    drawn = tuple(name for name in sites if name not in names)
     complete = functools.partial(_completed, model.prior, frozenset(names))
     columns = _columns(model.prior, names)
     wide: dict[str, Derived] = {
@@ -54,7 +57,7 @@ def focused(model: PrivateModel, names: Sequence[str]) -> PrivateModel:
     return dataclasses.replace(
         model,
         prior=model.prior.only(names),
-        simulator=CompletedSimulator(model.simulator, complete, drawn),
+        simulator=CompletedSimulator(model.simulator, complete, drawn, whole=model),
         derived=_known(wide, model.prior, columns),
     )
 
@@ -79,6 +82,21 @@ def _at_kept(fn: Derived, columns: np.ndarray, dim: int, theta: np.ndarray) -> n
 
 
 def _known(derived: dict[str, Derived], prior: Prior, columns: np.ndarray) -> dict[str, Derived]:
-    """The quantities that the columns kept determine: NaN in the others does not reach them."""
-    theta = prior.sample(jax.random.key(0), _NUM_TRIED)[:, columns]
-    return {name: fn for name, fn in derived.items() if not np.isnan(fn(theta)).any()}
+    """The quantities that the columns kept determine: NaN in the others does not reach them, nor do
+    other draws of the prior change them.
+    """
+    theta, others = np.split(prior.sample(jax.random.key(0), 2 * _NUM_TRIED), 2)
+    kept = others.copy()
+    kept[:, columns] = theta[:, columns]
+    return {
+        name: fn
+        for name, fn in derived.items()
+        if not np.isnan(fn(theta[:, columns])).any()
+        and np.array_equal(_whole(fn)(theta), _whole(fn)(kept))
+    }
+
+
+def _whole(fn: Derived) -> Derived:
+    """The quantity of all parameters that `_at_kept` gave some of."""
+    inner: Derived = fn.args[0]  # type: ignore[attr-defined]
+    return inner

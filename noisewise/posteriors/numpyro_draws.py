@@ -33,6 +33,16 @@ def columns_of(
     if not samples:
         raise InvalidInputError("This numpyro run has no draws: call mcmc.run(key) first.")
     given = dict(labels or {})
+    unknown = sorted(set(given) - set(samples))
+    if unknown:
+        raise InvalidInputError(f"labels name {unknown[0]!r}, which is no site of the run.")
+    for site, names in given.items():
+        shape = np.shape(samples.get(site, ()))[2:]
+        if site in samples and (shape != (len(names),) or len(set(names)) < len(names)):
+            raise InvalidInputError(
+                f"labels of {site!r} must be {shape[0] if shape else 'no'} different ones, one for"
+                f" each entry of a vector, got {len(names)}."
+            )
     columns: dict[tuple[str, str], np.ndarray] = {}
     for site, values in samples.items():
         array = np.asarray(values, dtype=np.float64)
@@ -40,9 +50,6 @@ def columns_of(
         entries = array.reshape(chains * num, -1).T
         for place, entry in zip(itertools.product(*map(range, shape)), entries, strict=True):
             columns[site, _name(site, place, given.get(site))] = entry
-    unknown = sorted(set(given) - set(samples))
-    if unknown:
-        raise InvalidInputError(f"labels name {unknown[0]!r}, which is no site of the run.")
     return columns, chains
 
 
@@ -51,8 +58,4 @@ def _name(site: str, place: tuple[int, ...], labels: Sequence[str] | None) -> st
         return site
     if labels is None:
         return f"{site}[{','.join(map(str, place))}]"
-    if len(place) > 1 or len(labels) <= place[0]:
-        raise InvalidInputError(
-            f"labels of {site!r} must be one for each entry of a vector, got {len(labels)}."
-        )
     return f"{site}[{labels[place[0]]}]"

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise.priors.coordinates import Laws, Sites
 from noisewise.priors.dependent import DependentLaw
@@ -14,8 +15,8 @@ from noisewise.priors.distributions import update
 if TYPE_CHECKING:
     from noisewise.priors.prior import Prior
 
-_NUM_POINTS = 3
-"""An edit that leaves the density as it is at three scattered points is hardly an accident."""
+_SCALES = (1.0, 1.0, 1.0, 3.0, 10.0)
+"""How far from 0 the points lie: an edit that changes tails alone shows at the last."""
 
 
 def fingerprint(prior: Prior, sites: Sites, laws: Laws) -> str:
@@ -40,8 +41,13 @@ def fingerprint(prior: Prior, sites: Sites, laws: Laws) -> str:
     return digest.hexdigest()
 
 
+def fixed_points(dim: int) -> Float[np.ndarray, "n dim"]:
+    """Unconstrained points that never change, at which functions are compared."""
+    rows = np.arange(len(_SCALES))[:, None] * dim
+    return np.array(_SCALES)[:, None] * np.sin(1.0 + rows + np.arange(dim))
+
+
 def _densities_at_fixed_points(prior: Prior) -> tuple[str, ...]:
     """The log density of z, to 8 digits: rounding differs between machines by far less."""
-    rows = np.arange(_NUM_POINTS)[:, None] * prior.unconstrained_dim
-    z = np.sin(1.0 + rows + np.arange(prior.unconstrained_dim))
+    z = fixed_points(prior.unconstrained_dim)
     return tuple(f"{value:.7e}" for value in np.asarray(prior.log_prob_unconstrained(z)))

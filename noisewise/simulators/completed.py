@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise._core.described import described
 from noisewise._core.row_keys import fold_in_rows
 from noisewise.simulators._keys import RowKeys, as_jax_keys
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
@@ -30,11 +31,22 @@ class CompletedSimulator(AbstractSimulator):
         complete: (keys, theta (n, m)) -> all parameters (n, d); row i depends on key and row i
             alone.
         drawn: Names of what `complete` draws.
+        whole: The model of all parameters.
     """
 
     simulator: AbstractSimulator
     complete: Callable[[Array, np.ndarray], Float[np.ndarray, "n d"]]
     drawn: tuple[str, ...]
+    whole: Any
+
+    def to_spec(self) -> dict[str, Any]:
+        """What identifies it: the law of what is drawn, and what is simulated."""
+        return {
+            "type": type(self).__name__,
+            "drawn": list(self.drawn),
+            "prior": self.whole.prior.fingerprint(),
+            "simulator": described(self.simulator),
+        }
 
     @property
     def max_failed(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
@@ -209,8 +210,17 @@ def _labels(frame: pd.DataFrame, labels: list[str]) -> dict[str, tuple[Label, ..
     return as_labels({name: frame[name].tolist() for name in labels}, len(frame)) or {}
 
 
+MAX_CELLS = 1_000_000
+"""Cells that combinations of labels may make: as many as readers take."""
+
+
 def _combinations(own: dict[str, tuple[Label, ...]]) -> dict[str, tuple[Label, ...]]:
     levels = [list(dict.fromkeys(values)) for values in own.values()]
+    if math.prod(map(len, levels)) > MAX_CELLS:
+        raise InvalidInputError(
+            f'cells="{PRODUCT}" gives {math.prod(map(len, levels)):,} cells, and a table has at'
+            f" most {MAX_CELLS:,}: give the public cells as a data frame."
+        )
     grid = np.indices([len(level) for level in levels]).reshape(len(levels), -1)
     return {
         name: tuple(level[j] for j in places.tolist())
@@ -220,7 +230,7 @@ def _combinations(own: dict[str, tuple[Label, ...]]) -> dict[str, tuple[Label, .
 
 def _refuse_twice(rows: list[Row], where: str) -> None:
     if len(set(rows)) < len(rows):
-        twice = next(row for row in rows if rows.count(row) > 1)
+        twice = next(row for row, times in collections.Counter(rows).items() if times > 1)
         raise InvalidInputError(
             f"The cell {shown_cell(twice)} is twice in {where}: name the columns that tell cells"
             " apart in labels=[...]."

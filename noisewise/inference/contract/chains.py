@@ -156,6 +156,7 @@ def finished_draws(
     trace: Trace,
     *,
     settled: bool,
+    sound: bool = True,
     statistics: Callable[[np.ndarray], np.ndarray | None] | None = None,
 ) -> Draws:
     """The posterior of the draws collected, thinned to what they are worth.
@@ -164,6 +165,7 @@ def finished_draws(
         run: The run; R-hat and effective size go into its report.
         trace: Draws named theta and s.
         settled: Whether the warm-up is over.
+        sound: Whether nothing else speaks against the chains.
         statistics: Draws s given theta, where the trace has none.
 
     Returns:
@@ -182,7 +184,7 @@ def finished_draws(
         size = min(size, trace.tail_size)
         limits = {"enough": MANY_DRAWS, "largest_r_hat": MAX_R_HAT}
         run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
-    return run.draws(theta, s, num_chains=num_chains, exact=settled and trace.exact)
+    return run.draws(theta, s, num_chains=num_chains, exact=settled and sound and trace.exact)
 
 
 def chain_run(

@@ -5,7 +5,6 @@ before.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import os
 import re
@@ -17,11 +16,14 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise._core.described import described
 from noisewise._core.row_keys import key_words
-from noisewise.errors import FileFormatError, MissingCapabilityError, NoisewiseError
+from noisewise.errors import FileFormatError, NoisewiseError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, load_posterior
+from noisewise.priors.identity import fixed_points
 from noisewise.runs import Journal, RunDirectory, run_directory
+from noisewise.simulators import StatisticLaw
 
 T = TypeVar("T")
 
@@ -93,25 +95,22 @@ def identity_of(
             "statistics": list(model.statistic_names),
             "derived": list(model.derived),
             "prior": model.prior.fingerprint(),
-            "simulator": _described(model.simulator),
-            "query": _described(model.query),
-            "mechanism": _described(model.mechanism),
+            "simulator": _with_law(model),
+            "query": described(model.query),
+            "mechanism": described(model.mechanism),
         },
     }
 
 
-def _described(part: Any) -> Any:
-    """A part's own description, else its type and those fields that are plain numbers or texts."""
-    with contextlib.suppress(MissingCapabilityError, AttributeError):
-        return part.to_spec()
-    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-    plain = {field.name: getattr(part, field.name, None) for field in fields}
-    kept = {
-        name: value
-        for name, value in plain.items()
-        if value is None or isinstance(value, (bool, int, float, str))
-    }
-    return {"type": type(part).__name__, **kept}
+def _with_law(model: PrivateModel) -> Any:
+    """The description of the simulator, and what its law says at fixed points where it has one: an
+    edited function says something else.
+    """
+    found = described(model.simulator)
+    if not isinstance(model.simulator, StatisticLaw):
+        return found
+    theta = model.prior.constrain(fixed_points(model.prior.unconstrained_dim))
+    return {**found, "at fixed points": model.simulator.at_fixed_points(theta)}
 
 
 def _anonymous(value: Any) -> Any:

@@ -43,6 +43,8 @@ _SEGMENT = 250
 """Draws of each chain between looks at R-hat and effective sizes."""
 _MAX_DIVERGENT = 0.001
 """Share of divergent trajectories that is reported: single ones are usual in warm posteriors."""
+_MOST_DIVERGENT = 0.02
+"""Share of divergent trajectories above which draws are not called exact."""
 _MOST_STATISTICS = 20_000_000
 """Confidential numbers that are drawn with theta: 160 MB."""
 _ROWS = 16
@@ -147,7 +149,8 @@ class MarginalNUTS(AbstractMethod):
         if chains.divergent > _MAX_DIVERGENT * total:
             run.warn(Kind.CHAINS_DIVERGED, divergent=chains.divergent, draws=total)
         statistics = functools.partial(density.statistics, statistic_key)
-        return finished_draws(run, trace, settled=True, statistics=statistics)
+        sound = chains.divergent <= _MOST_DIVERGENT * total
+        return finished_draws(run, trace, settled=True, sound=sound, statistics=statistics)
 
 
 class MarginalDensity(eqx.Module):
