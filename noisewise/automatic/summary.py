@@ -73,7 +73,7 @@ def _shortfall(
         return ()
     exact = posterior.report.exact
     numbers: dict[str, Any] = {"target": target, "worth": effective_size, "exact": exact}
-    if effective_size >= MIN_ESS_TO_EXTRAPOLATE:
+    if effective_size >= MIN_ESS_TO_EXTRAPOLATE and search.budget.num_simulations:
         per_draw = search.budget.num_simulations / max(effective_size, 1.0)
         numbers["needed"] = SAFETY_FACTOR * target * per_draw
     return (Finding(Kind.TARGET_NOT_REACHED, numbers),)

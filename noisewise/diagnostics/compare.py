@@ -108,7 +108,9 @@ def compare(
     level = number("level", above=0.0, below=1.0)(level)
     names = _check(posteriors)
     table = _summaries(posteriors, names, level)
-    sampled = [_Sampled(index, given, num_draws) for index, given in enumerate(posteriors.values())]
+    sampled = [
+        _Sampled(index, given, names, num_draws) for index, given in enumerate(posteriors.values())
+    ]
     told = pd.DataFrame(0.5, index=list(posteriors), columns=list(posteriors))
     distances, chance = {}, {}
     for (name, one), (other_name, other) in itertools.combinations(
@@ -148,17 +150,22 @@ def _summaries(
 
 
 class _Sampled:
-    """One of the posteriors, with the key that its draws come from."""
+    """One of the posteriors, with the key that its draws come from, and their columns in the order
+    of `names`.
+    """
 
-    def __init__(self, index: int, posterior: AbstractPosterior, num_draws: int) -> None:
+    def __init__(
+        self, index: int, posterior: AbstractPosterior, names: tuple[str, ...], num_draws: int
+    ) -> None:
         self.posterior = posterior
+        self._columns = [posterior.names.index(name) for name in names]
         self.worth = _worth(posterior)
         self.variance = _variance(posterior, self.worth, num_draws)
         self._key = jax.random.fold_in(jax.random.key(_SEED), index)
 
     def draws(self, num: int) -> Float[np.ndarray, "num d"]:
         """Equally weighted draws, the same in every call."""
-        return self.posterior.sample(self._key, num)
+        return self.posterior.sample(self._key, num)[:, self._columns]
 
 
 def _worth(posterior: AbstractPosterior) -> float:
@@ -211,8 +218,8 @@ def _check(posteriors: Any) -> tuple[str, ...]:
     if len(posteriors) < 2:
         raise InvalidInputError(f"compare needs two posteriors or more, got {len(posteriors)}.")
     names = [posterior.names for posterior in posteriors.values()]
-    if len(set(names)) > 1:
-        other = next(given for given in names if given != names[0])
+    if len({tuple(sorted(given)) for given in names}) > 1:
+        other = next(given for given in names if sorted(given) != sorted(names[0]))
         raise InvalidInputError(
             f"The posteriors must be of the same parameters, got {', '.join(names[0])} and"
             f" {', '.join(other)}."

@@ -74,7 +74,8 @@ class CountSum:
         points, log_weights = self._rule().points(self._window(), self._kinks())
         found_points = map(jax.lax.stop_gradient, (points, log_weights))
         total = lattice.log_sum(self._log_inside, *found_points)
-        return jnp.where(jnp.isnan(total), -jnp.inf, total)
+        possible = self.mechanism._possible(self.values) & ~jnp.isnan(total)
+        return jnp.where(possible, total, -jnp.inf)
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""

@@ -104,12 +104,18 @@ class Privatized(dist.Distribution):
             sample_shape: Leading axes.
         """
         first, second = jax.random.split(as_key(key))
+        law = self.law
+        if not self.event_shape and tuple(law.batch_shape) != tuple(self.batch_shape):
+            law = law.expand(tuple(self.batch_shape))
+        drawn = law.sample(first, sample_shape)  # in the caller's precision, as numpyro's programs
+        rows = drawn.shape or (1,)
+        shape = (*rows[:-1], self.mechanism.num_uniforms(rows[-1]))
+        bits = jax.random.bits(second, (2, *shape), np.uint32)  # 64-bit ones need JAX's flag
         with jax.enable_x64(True):
-            law = self.law
-            if not self.event_shape and tuple(law.batch_shape) != tuple(self.batch_shape):
-                law = law.expand(tuple(self.batch_shape))
-            s = _float64(law.sample(first, sample_shape))
-            found = self.mechanism.sample(second, s if s.ndim else s[None])
+            s = _float64(drawn)
+            high, low = bits.astype(np.float64)
+            u = (high * 2.0**20 + jnp.floor(low * 2.0**-12) + 0.5) * 2.0**-52
+            found = self.mechanism.transport(u, s.reshape(rows))
         return _default_float(jnp.asarray(found).reshape(s.shape))
 
     def confidential(self, key: Array, value: Any) -> Array:

@@ -9,7 +9,7 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery
-from noisewise.simulators import AbstractRecordModel, AbstractSimulator
+from noisewise.simulators import AbstractRecordModel, AbstractSimulator, StatisticLaw
 
 _STAGES = {
     "prior": (Prior, 'a nw.Prior, such as nw.Prior({"rate": dist.LogNormal(0, 1)})'),
@@ -37,7 +37,9 @@ def check_stages(stages: Mapping[str, object]) -> None:
             raise InvalidTypeError(
                 "A bare function does not say what kind of simulator it is: write"
                 " nw.simulators.JaxSimulator(fn) for fn(key, theta) in JAX, or"
-                " nw.simulators.PythonSimulator(fn) for fn(rng, theta) in plain Python."
+                " nw.simulators.PythonSimulator(fn) for fn(rng, theta) in plain Python, or"
+                " nw.simulators.StatisticLaw(fn) for fn(theta) that returns the law of the"
+                " statistic."
             )
         if name != "query" or not (_is_bare_function(value) or isinstance(value, Mapping)):
             raise InvalidTypeError(f"{name} must be {expected}, got {_found(value)}")
@@ -75,6 +77,9 @@ def check_sizes(
     Raises:
         InvalidInputError: If the query and the mechanism, or the simulator and the query, disagree.
     """
+    if isinstance(simulator, StatisticLaw):
+        simulator.check_width(mechanism.width, type(mechanism).__name__)
+        simulator.check_width(query.width, "query")
     if query.width is not None and mechanism.width is not None and query.width != mechanism.width:
         raise InvalidInputError(
             f"The query gives {query.width} numbers, but the {type(mechanism).__name__} takes"

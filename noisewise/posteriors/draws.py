@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array, integer
 from noisewise._core.seeds import generator
+from noisewise._core.weights import MIN_DRAWS
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.monte_carlo_errors import chain_times
@@ -18,6 +19,10 @@ from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_SETTLED = 1.01
+"""R-hat up to which chains have settled, as Vehtari et al. (2021) recommend."""
 
 
 class Draws(AbstractPosterior):
@@ -78,8 +83,8 @@ class Draws(AbstractPosterior):
 
         Args:
             mcmc: A `numpyro.infer.MCMC` that has run.
-            parameters: Names of the sites that are parameters; the others, such as deterministic
-                ones, become derived quantities. All of them by default.
+            parameters: Names of the sites that are parameters, in the order wanted; the others,
+                such as deterministic ones, become derived quantities. All by default.
             labels: Labels of the entries of vectors by name.
 
         Raises:
@@ -107,9 +112,11 @@ class Draws(AbstractPosterior):
             )
         theta = {name: values for (site, name), values in columns.items() if site in chosen}
         derived = {name: values for (site, name), values in columns.items() if site not in chosen}
-        report = Report("numpyro", exact=False)
-        draws = np.stack(list(theta.values()), axis=1)
-        return cls(draws, tuple(theta), report, num_chains=num_chains, derived=derived)
+        order = {name: place for place, name in enumerate(parameters or ())}
+        kept = sorted(theta, key=lambda name: order.get(name.partition("[")[0], 0))
+        draws = np.stack([theta[name] for name in kept], axis=1)
+        made = cls(draws, tuple(kept), Report("numpyro"), num_chains=num_chains, derived=derived)
+        return made.with_report(_report_of_chains(made, mcmc))
 
     @property
     def weights(self) -> Float[np.ndarray, " n"]:
@@ -159,3 +166,13 @@ class Draws(AbstractPosterior):
 
     def _own_content(self) -> dict[str, Any]:
         return {"num_chains": self.num_chains}
+
+
+def _report_of_chains(draws: Draws, mcmc: Any) -> Report:
+    """What the chains say of themselves; exact for their own program if they have settled."""
+    found = draws.diagnostics()
+    r_hat, size = float(found["r_hat"].max()), float(found["ess_bulk"].min())
+    diverging = mcmc.get_extra_fields().get("diverging", ())
+    numbers = {"R-hat": r_hat, "effective size": size, "divergent": int(np.sum(diverging))}
+    settled = r_hat <= _SETTLED and size >= MIN_DRAWS
+    return Report("numpyro", numbers=numbers, exact=bool(settled))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +30,9 @@ def columns_of(
         raise InvalidTypeError(
             f"Draws.from_numpyro takes a numpyro.infer.MCMC that has run, got {describe(mcmc)}."
         )
-    samples = mcmc.get_samples(group_by_chain=True)
+    samples: Mapping[str, Any] = {}
+    with contextlib.suppress(AssertionError):  # numpyro's, where nothing has run
+        samples = mcmc.get_samples(group_by_chain=True)
     if not samples:
         raise InvalidInputError("This numpyro run has no draws: call mcmc.run(key) first.")
     given = dict(labels or {})

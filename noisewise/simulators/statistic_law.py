@@ -70,6 +70,25 @@ class StatisticLaw(AbstractSimulator):
         found._check(sum(int(np.prod(shape)) for _, shape in layout))
         return found
 
+    def check_width(self, expected: int | None, whose: str) -> None:
+        """Refuse a law of another number of numbers than the mechanism or query has.
+
+        Args:
+            expected: Their number; None where it is not known.
+            whose: What has it, for the message.
+        """
+        dim = sum(int(np.prod(shape)) for _, shape in self.layout or ())
+        with jax.enable_x64(True):
+            theta = jax.ShapeDtypeStruct((dim,), jnp.float64)
+            draw = _draw(self.fn, self.layout)
+            width = int(jax.eval_shape(draw, jax.random.key(0), theta).shape[0])
+        if expected not in (None, width):
+            raise InvalidInputError(
+                f"The law of the statistic gives {width} numbers, but the {whose} has {expected}:"
+                " repeat or index parameters so that there is one for each, as in"
+                ' theta["rate"][district].'
+            )
+
     def law(self, theta: Array) -> dist.Distribution:
         """The law of s at one parameter vector, in float64 where that is on.
 

@@ -143,7 +143,14 @@ def _numbers(
     """The published numbers, NaN where the cell has the mark of absence or is missing."""
     column = column_of(frame, value, "value")
     numbers = np.full(len(frame), math.nan)
+    named = absent is not None and not _is_blank(absent)
     for j, item in enumerate(column.tolist()):
+        if named and _is_blank(item) and not missing[j]:
+            raise InvalidInputError(
+                f"The column {value!r} has no number for the cell {shown_cell(rows[j])}, nor the"
+                f" mark absent={absent!r}: if it was suppressed, write the mark there; if nothing"
+                " was measured, say so in missing=. (pandas reads words such as NA as no number.)"
+            )
         marked = _is_blank(item) or (
             isinstance(item, str) and absent is not None and item.strip() == str(absent)
         )
