@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -176,3 +177,17 @@ def registered(kind: Any, base: type, kinds: dict[str, Any]) -> Any:
     if kinds.setdefault(kind.__name__, kind) is not kind:
         raise InvalidInputError(f"Another class is registered as {kind.__name__}: rename yours.")
     return kind
+
+
+def described(part: Any) -> Any:
+    """A part's own description, else its type and those fields that are plain numbers or texts."""
+    with contextlib.suppress(MissingCapabilityError, AttributeError):
+        return part.to_spec()
+    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    plain = {field.name: getattr(part, field.name, None) for field in fields}
+    kept = {
+        name: value
+        for name, value in plain.items()
+        if value is None or isinstance(value, (bool, int, float, str))
+    }
+    return {"type": type(part).__name__, **kept}

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.described import described
 from noisewise._core.row_keys import fold_in_rows
+from noisewise._core.specs import described
 from noisewise.simulators._keys import RowKeys, as_jax_keys
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
 

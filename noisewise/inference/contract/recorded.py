@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.described import described
 from noisewise._core.row_keys import key_words
+from noisewise._core.specs import described
 from noisewise.errors import FileFormatError, NoisewiseError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, load_posterior
