@@ -513,3 +513,36 @@ def test_what_depends_on_the_rest_cannot_be_kept_alone():
     with pytest.raises(errors.InvalidInputError, match="got 'nu'"):
         model.focus("nu")
     assert model.focus("mu", "tau", "e") is model
+
+
+THREE = {"a": NORMAL, "c": NORMAL, "b": NORMAL}
+
+
+def test_a_focus_of_a_focus_is_one_focus():
+    """Each name that is left out has draws of its own."""
+    derived = {"positive": lambda t: (t[..., 2] > 0) * 1.0, "twice": lambda t: 2 * t[..., 0]}
+    model = model_of(nw.Prior(THREE), lambda key, theta: theta, derived=derived)
+    theta = np.zeros((200, 1))
+    once, again = model.focus("a"), model.focus("a", "b").focus("a")
+    s = again.statistics(KEY, theta)
+    np.testing.assert_array_equal(s, once.statistics(KEY, theta))
+    assert abs(np.corrcoef(s[:, 1:].T)[0, 1]) < 4 / np.sqrt(200)
+    assert again.integrated_out == ("c", "b")
+    assert list(again.derived) == ["twice"], "what absorbs NaN is no function of a alone"
+
+
+def test_what_is_drawn_identifies_a_run():
+    from noisewise.inference.contract.recorded import identity_of
+
+    def identity(prior):
+        model = model_of(nw.Prior(prior), lambda key, theta: theta[:1]).focus("a")
+        return identity_of("sppe", {}, KEY, model, np.zeros(1))
+
+    assert identity(THREE) == identity(dict(THREE))
+    assert identity(THREE) != identity(THREE | {"c": dist.Normal(0, 50)})
+
+
+def test_edits_of_tails_are_noticed():
+    plain = {"mu": NORMAL, "e": lambda mu: dist.Normal(mu, 1)}
+    clipped = {"mu": NORMAL, "e": lambda mu: dist.Normal(jnp.clip(mu, -2.5, 2.5), 1)}
+    assert nw.Prior(plain).fingerprint() != nw.Prior(clipped).fingerprint()

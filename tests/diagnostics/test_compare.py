@@ -195,3 +195,12 @@ def test_bad_input_is_refused():
         prior_sensitivity(draws(np.ones((20, 1))), "model")
     with pytest.raises(errors.NoisewiseError):
         misspecification(KEY, model, [1.0, 2.0])
+
+
+def test_columns_are_matched_by_name():
+    rng = np.random.default_rng(0)
+    report = nw.posteriors.Report("example")
+    one = nw.posteriors.Draws(rng.normal([0.0, 5.0], size=(400, 2)), ("a", "b"), report)
+    turned = nw.posteriors.Draws(one.theta[:, ::-1], ("b", "a"), report)
+    found = nw.diagnostics.compare({"one": one, "turned": turned}, num_draws=100)
+    assert found.kolmogorov_smirnov.to_numpy().max() < 0.3

@@ -198,3 +198,16 @@ def test_models_without_a_route_are_refused():
     )
     with pytest.raises(errors.MissingCapabilityError, match="StatisticLaw"):
         method.infer(KEY, black_box, [1.0])
+
+
+def test_an_edited_law_is_noticed_on_resuming(tmp_path):
+    method = nw.inference.MarginalNUTS(num_warmup=200, target_ess=1000)
+    method.infer(KEY, model(), OBSERVED, run_dir=tmp_path / "run", progress=False)
+    edited = model(lambda theta: dist.Poisson(10.0 * theta["rate"]))
+    with pytest.raises(errors.ResumeError):
+        method.infer(KEY, edited, OBSERVED, run_dir=tmp_path / "run", progress=False)
+
+
+def test_a_law_of_another_width_is_refused_when_the_model_is_built():
+    with pytest.raises(errors.InvalidInputError, match="gives 3 numbers, but the Laplace has 2"):
+        model(mechanism=nw.mechanisms.Laplace(scale=[1.0, 2.0]))
