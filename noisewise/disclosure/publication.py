@@ -30,6 +30,7 @@ from noisewise.disclosure.fields import (
     as_requested,
     as_values,
     as_versions,
+    check_calibration,
     implied_by,
     or_none,
     relation_of,
@@ -149,6 +150,7 @@ class Release:
             "source": as_source(self.source),
             "part": as_part(self.part, ids, len(values)),
         }
+        check_calibration(mechanism, query)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

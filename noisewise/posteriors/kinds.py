@@ -37,6 +37,7 @@ class Kind(enum.StrEnum):
     CHAINS_IN_WARM_UP = "chains in warm-up"
     CHAINS_NOT_SETTLED = "chains not settled"
     CHAINS_DIVERGED = "chains diverged"
+    EXACT_NUMBERS_INDEPENDENT = "exact numbers independent"
     LIKELIHOOD_NOISY = "likelihood noisy"
     WARM_UP_STATES = "warm-up states"
     MATRIX_CLIPPED = "matrix clipped"

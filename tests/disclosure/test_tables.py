@@ -334,3 +334,19 @@ def test_the_injuries_of_new_zealand_go_in_with_their_totals():
     assert "no privacy claimed" in repr(both)
     draw = both.mechanism.sample(jax.random.key(0), both.observed)
     np.testing.assert_array_equal(draw, both.observed)  # multiples of the base stay
+
+
+def test_noise_calibrated_for_less_than_the_query_needs_is_no_release():
+    """A replaced record changes two cells of a histogram: what is derived from 1 would be false."""
+    histogram = nw.queries.Histogram(edges=(0.0, 1.0, 2.0))
+    noise = m.DiscreteLaplace(scale=1.0, sensitivity=1.0)
+    with pytest.raises(nw.errors.SensitivityError, match="calibrated for a sensitivity of 1"):
+        nw.Release([3.0, 4.0], noise, query=histogram)
+    added = nw.Release([3.0, 4.0], noise, query=histogram, neighbours=nw.AddRemoveOne())
+    assert added.guarantee == nw.PureDP(1.0, neighbours=nw.AddRemoveOne())
+
+
+def test_no_number_is_no_mark_of_absence():
+    frame = FRAME.assign(cases=["470", None, "512", "X"])
+    with pytest.raises(InvalidInputError, match="nor the mark absent='X'"):
+        table(frame)

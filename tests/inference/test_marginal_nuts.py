@@ -9,6 +9,7 @@ import scipy.stats
 
 import noisewise as nw
 from noisewise import errors
+from noisewise.posteriors import Kind
 from noisewise.simulators import JaxSimulator, PythonSimulator, StatisticLaw
 
 KEY = jax.random.key(5)
@@ -99,6 +100,15 @@ def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path):
     again = method.infer(KEY, model(), OBSERVED, run_dir=tmp_path / "run", progress=False)
     np.testing.assert_array_equal(first.theta, again.theta)
     np.testing.assert_array_equal(first.statistics, again.statistics)
+
+
+def test_a_total_beside_its_cells_is_warned_of():
+    noise = nw.mechanisms.Product(
+        [nw.mechanisms.DiscreteLaplace(scale=3.0), nw.mechanisms.Exact()], widths=[2, 1]
+    )
+    method = nw.inference.MarginalNUTS(num_warmup=60, target_ess=20, num_chains=2)
+    found = method.infer(KEY, model(mechanism=noise), [10.0, 20.0, 30.0], progress=False)
+    assert found.report.found(Kind.EXACT_NUMBERS_INDEPENDENT)
 
 
 def test_every_method_simulates_from_the_law():

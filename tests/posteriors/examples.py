@@ -9,6 +9,7 @@ _NONE = {"num": 1000, "kept": 10, "tolerance": 0.1, "farthest": 2.5}
 FINDINGS = {
     Kind.STATED: [{"text": "A note."}],
     Kind.DENSITY_NEEDS_PRIOR: [{}],
+    Kind.EXACT_NUMBERS_INDEPENDENT: [{"names": "total"}],
     Kind.CHAINS_DIVERGED: [{"divergent": 12, "draws": 4000}],
     Kind.SURPRISING_OBSERVATION: [{"p": 0.001}],
     Kind.SIMULATIONS_REJECTED: [{"failed": 3, "simulations": 1000}],

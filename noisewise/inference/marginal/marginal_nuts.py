@@ -45,6 +45,8 @@ _MAX_DIVERGENT = 0.001
 """Share of divergent trajectories that is reported: single ones are usual in warm posteriors."""
 _MOST_DIVERGENT = 0.02
 """Share of divergent trajectories above which draws are not called exact."""
+_FEW_NAMES = 3
+"""Names that a warning lists."""
 _MOST_STATISTICS = 20_000_000
 """Confidential numbers that are drawn with theta: 160 MB."""
 _ROWS = 16
@@ -141,6 +143,7 @@ class MarginalNUTS(AbstractMethod):
             if trace.length >= self.max_draws:
                 run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
                 break
+        self._warn_of_totals(run)
         total = trace.length * self.num_chains
         run.diagnostics |= {
             "divergent": chains.divergent,
@@ -151,6 +154,16 @@ class MarginalNUTS(AbstractMethod):
         statistics = functools.partial(density.statistics, statistic_key)
         sound = chains.divergent <= _MOST_DIVERGENT * total
         return finished_draws(run, trace, settled=True, sound=sound, statistics=statistics)
+
+    @staticmethod
+    def _warn_of_totals(run: InferenceRun) -> None:
+        """Say that numbers without noise beside noisy ones are taken as independent of these."""
+        deviations = np.array(run.model.mechanism.noise_sd(len(run.observed)), dtype=float)
+        exact = deviations == 0.0
+        if exact.any() and not exact.all():
+            names = [run.model.private_names[j] for j in np.flatnonzero(exact)[:_FEW_NAMES]]
+            more = ["..."] if exact.sum() > len(names) else []
+            run.warn(Kind.EXACT_NUMBERS_INDEPENDENT, names=", ".join([*names, *more]))
 
 
 class MarginalDensity(eqx.Module):
