@@ -92,9 +92,9 @@ SENTENCES = {
         " be missed. Priors that leave less room, or effects written around their mean, help."
     ),
     Kind.EXACT_NUMBERS_INDEPENDENT: (
-        "The law takes what was released without noise ({names}) as independent of the other numbers"
-        " given the parameters. If it is a sum of them, as a total is, it is counted twice: leave it"
-        " out, or give a law of the inner numbers that has the total."
+        "The law takes what was released without noise ({names}) as independent of the other"
+        " numbers given the parameters. If it is a sum of them, as a total is, it is counted twice:"
+        " leave it out, or give a law of the inner numbers that has the total."
     ),
     Kind.LIKELIHOOD_NOISY: (
         "Estimates of the likelihood are noisy: log L-hat has a variance of {variance:.1f} or more "
