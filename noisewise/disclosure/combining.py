@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -127,7 +128,28 @@ def _one_is_given_twice(parts: list[Release]) -> bool:
         len(set(cells)) < len(cells)
         or any(name in whole for name, place in cells if place is not _ALL)
         or any(len(named) > 1 and not all(named) for named in alike.values())
+        or _one_cell_is_in_two([part for part in parts if not part.ids])
     )
+
+
+def _one_cell_is_in_two(parts: list[Release]) -> bool:
+    """Whether parts without ids share a cell: equal labels, value and noise."""
+    seen: dict[tuple[Any, ...], tuple[Release, int]] = {}
+    for part in parts:
+        if part.labels is None:
+            continue
+        names = sorted(part.labels)
+        rows = zip(*(part.labels[name] for name in names), strict=True)
+        for column, (row, value) in enumerate(zip(rows, part.values, strict=True)):
+            said = (tuple(names), row, None if math.isnan(value) else value)
+            other, place = seen.setdefault(said, (part, column))
+            if other is not part and _noise_in(other, place) == _noise_in(part, column):
+                return True
+    return False
+
+
+def _noise_in(part: Release, column: int) -> str:
+    return repr(part.mechanism.of_columns([column]))
 
 
 def _rejoined(parts: list[Release]) -> list[Release]:

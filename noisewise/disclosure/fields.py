@@ -227,23 +227,6 @@ def as_guarantee(
     return about(implied, neighbours)
 
 
-def check_calibration(mechanism: AbstractMechanism, query: AbstractQuery | None) -> None:
-    """Refuse a mechanism that is calibrated for less than the query needs between its neighbours:
-    what would be derived from it is false.
-
-    Args:
-        mechanism: The noise, between the neighbours of the release.
-        query: The query, where it is known.
-
-    Raises:
-        SensitivityError: If it is.
-    """
-    from noisewise.model.sensitivity_check import check_sensitivity
-
-    if query is not None and implied_by(mechanism) is not None:
-        check_sensitivity(mechanism, query)
-
-
 def _alike(stated: AbstractGuarantee, implied: AbstractGuarantee) -> bool:
     """Whether two guarantees are of one kind, with the same numbers up to rounding."""
     pairs = zip(stated.parameters.values(), implied.parameters.values(), strict=False)

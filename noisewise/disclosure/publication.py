@@ -30,7 +30,6 @@ from noisewise.disclosure.fields import (
     as_requested,
     as_values,
     as_versions,
-    check_calibration,
     implied_by,
     or_none,
     relation_of,
@@ -41,6 +40,7 @@ from noisewise.disclosure.tables.frames import released_table
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
+from noisewise.model.sensitivity_check import check_calibration
 
 if TYPE_CHECKING:
     import pandas as pd

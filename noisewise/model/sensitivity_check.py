@@ -49,6 +49,21 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
             )
 
 
+def check_calibration(mechanism: AbstractMechanism, query: AbstractQuery | None) -> None:
+    """The same for a release, of which the query may be unknown; nothing is checked where no
+    guarantee is derived from the mechanism.
+
+    Args:
+        mechanism: The noise, between the neighbours of the release.
+        query: The query, where it is known.
+
+    Raises:
+        SensitivityError: If what is derived would be false.
+    """
+    if query is not None and mechanism.derives_guarantee:
+        check_sensitivity(mechanism, query)
+
+
 def _blocks(
     mechanism: AbstractMechanism, query: AbstractQuery, width: int | None = None
 ) -> Iterator[tuple[AbstractMechanism, AbstractQuery, int | None]]:

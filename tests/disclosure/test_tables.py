@@ -350,3 +350,13 @@ def test_no_number_is_no_mark_of_absence():
     frame = FRAME.assign(cases=["470", None, "512", "X"])
     with pytest.raises(InvalidInputError, match="nor the mark absent='X'"):
         table(frame)
+
+
+def test_a_cell_in_two_selections_counts_once():
+    """Tables of others have no ids: what agrees in labels, value and noise is one cell."""
+    frame = pd.DataFrame({"d": ["N", "N", "S"], "y": [1, 2, 2], "count": [3.0, 5.0, 7.0]})
+    whole = nw.Release.from_table(frame, value="count", labels=["d", "y"], mechanism=COUNTS)
+    with pytest.raises(InvalidInputError, match="given twice"):
+        whole.select(d="N").combine(whole.select(y=2))
+    joined = whole.select(d="N").combine(whole.select(d="S"))
+    assert joined.values == (3.0, 5.0, 7.0)
