@@ -80,6 +80,13 @@ METHODS = (
         "The private statistic treated as the confidential one.",
     ),
     Row(
+        "nuts",
+        "MarginalNUTS",
+        "marginal.marginal_nuts",
+        (_DENSITY,),
+        "No-U-turn chains on the exact law of what was released.",
+    ),
+    Row(
         "pseudo-marginal",
         "PseudoMarginalMCMC",
         "exact.pseudo_marginal_mcmc",
@@ -92,13 +99,6 @@ METHODS = (
         "abc.rejection_abc",
         (),
         "Rejection: simulate from the prior and keep what agrees with the observation.",
-    ),
-    Row(
-        "nuts",
-        "MarginalNUTS",
-        "marginal.marginal_nuts",
-        (_DENSITY,),
-        "No-U-turn chains on the exact law of what was released.",
     ),
     Row(
         "rnpe",

@@ -45,7 +45,7 @@ class Case:
     problem: str = "gaussian_mean"
 
     def __post_init__(self):
-        assert self.problem in ("gaussian_mean", "linear_regression")
+        assert self.problem in ("gaussian_mean", "linear_regression", "small_area")
 
     def make_problem(self):
         return getattr(nw.problems, self.problem)(
@@ -71,6 +71,11 @@ METHODS = {
     "naive": Case(I.NaivePlugIn(num_draws=100), exact=False, simulates=False),
     "confidential": Case(
         I.ConfidentialPosterior(data=[0.5], num_draws=100), exact=False, simulates=False
+    ),
+    "nuts": Case(
+        I.MarginalNUTS(num_chains=2, num_warmup=60, target_ess=50),
+        simulates=False,
+        problem="small_area",
     ),
     "sppe": Case(I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8), exact=False),
     "sppe with atoms": Case(

@@ -38,7 +38,7 @@ def test_every_method_has_a_row():
     assert {name.split()[0] for name in METHODS} == {kind.slug for kind in concrete}
 
 
-LONG = {"exact-smc", "rnpe", "rnpe with the mechanism's density", "pseudo-marginal"}
+LONG = {"exact-smc", "nuts", "rnpe", "rnpe with the mechanism's density", "pseudo-marginal"}
 """Methods that take above 10 s, most of it to compile."""
 MORE = {"sppe with atoms"}
 """Variants of methods that are in the fast suite themselves."""
