@@ -36,6 +36,7 @@ def with_few_sizes(
     Returns:
         What `call(*rows)` returns.
 
+    >>> import jax
     >>> double = jax.jit(lambda x: 2.0 * x)
     >>> [with_few_sizes(double, np.ones((n, 1))).shape for n in (3, 5, 7)], double._cache_size()
     ([(3, 1), (5, 1), (7, 1)], 1)

@@ -154,7 +154,7 @@ def problems() -> tuple[Item, ...]:
     """The ready problems, one for each outbreak.
 
     >>> [item.slug for item in problems() if not item.slug.startswith("outbreak")]
-    ['gaussian-mean', 'linear-regression', 'log-linear', 'sir']
+    ['gaussian-mean', 'linear-regression', 'log-linear', 'randomized-response', 'sir', 'small-area']
     """
     return _PROBLEMS
 

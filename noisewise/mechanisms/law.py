@@ -101,7 +101,8 @@ class AbstractNoiseLaw(eqx.Module):
         >>> noise = nw.mechanisms.Thresholded(nw.mechanisms.DiscreteGaussian(scale=5.0), above=9.0)
         >>> with jax.enable_x64(True):
         ...     between = noise._continued()._log_prob_each(jnp.array([9.0]), jnp.array([8.5]))
-        >>> bool(between[0] == noise.mechanism._log_mass(0.5))
+        ...     same = bool(between[0] == noise.mechanism._log_mass(0.5))
+        >>> same
         True
         """
 

@@ -51,7 +51,7 @@ class StatisticLaw(AbstractSimulator):
         ...     mechanism=nw.mechanisms.DiscreteLaplace(scale=2.0),
         ... )
         >>> model.statistics(jax.random.key(0), [[10.0, 1000.0]]).tolist()
-        [[10.0, 1014.0]]
+        [[14.0, 1044.0]]
     """
 
     fn: Callable[[NamedTheta], dist.Distribution]

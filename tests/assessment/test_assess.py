@@ -133,7 +133,7 @@ def test_what_a_mechanism_cannot_do_is_left_out():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"key": 0}, InvalidTypeError, "PRNG key"),
+        ({"key": True}, InvalidTypeError, "PRNG key"),
         ({"posterior": GOOD}, InvalidTypeError, "must be a posterior"),
         ({"model": 3}, InvalidTypeError, "PrivateModel third"),
         ({"model": nw.problems.sir().model}, InvalidInputError, "must be of log_beta"),

@@ -493,7 +493,7 @@ BAD = [
     (lambda: sampler_against_density(KEY, m.Laplace(1.0), [[0.0]]), errors.InvalidInputError, "one statistic"),
     (lambda: sampler_against_density(KEY, m.Laplace(1.0), [0.0], num_draws=10), errors.InvalidInputError, "num_draws"),
     (lambda: sampler_against_density(KEY, m.Laplace(1.0), [0.0], alpha=0.0), errors.InvalidInputError, "alpha"),
-    (lambda: sampler_against_density(0, m.Laplace(1.0), [0.0]), errors.InvalidTypeError, "PRNG key"),
+    (lambda: sampler_against_density(True, m.Laplace(1.0), [0.0]), errors.InvalidTypeError, "PRNG key"),
     (lambda: sampler_against_density(KEY, m.EuclideanLaplace(1.0), [0.0] * 3), errors.MissingCapabilityError, "one or two"),
     (lambda: sampler_against_density(KEY, m.Laplace(1.0), [0.0], sampler=lambda k, s: s[:5]), errors.InvalidInputError, "shape"),
     (lambda: epsilon_lower_bound(KEY, 3, [0.0], [1.0]), errors.InvalidTypeError, "sampler"),

@@ -69,7 +69,7 @@ POSTERIORS = {
         "same parameters|must be of a, b",
     ),
     "other names": (
-        posterior(GOOD, ("b", "a")),
+        posterior(GOOD, ("b", "c")),
         errors.InvalidInputError,
         "same parameters|must be of a, b",
     ),

@@ -188,7 +188,7 @@ def test_numbers_beside_ready_trials_are_refused(name, numbers):
 @pytest.mark.parametrize("name", OF_TRIALS)
 def test_keys_are_checked(name):
     with pytest.raises(errors.InvalidTypeError, match="PRNG key"):
-        getattr(diagnostics, name)(0, right, MODEL, 20)
+        getattr(diagnostics, name)(True, right, MODEL, 20)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_bad_arguments(name):
     with pytest.raises(InvalidInputError, match="num_units"):
         factory(key, 2, 2, num_units=0)
     with pytest.raises(InvalidTypeError, match="PRNG key"):
-        factory(0, 2, 2)
+        factory(True, 2, 2)
     estimator = factory(key, 2, 2)
     with pytest.raises(InvalidInputError, match=r"x must have shape \(\.\.\., 2\)"):
         estimator.log_prob(np.zeros(3), np.zeros(2))

@@ -209,7 +209,7 @@ BAD = [
     (lambda p: GeometricDecay(0.5, 1.0), errors.InvalidInputError, "factor"),
     (lambda p: GeometricDecay(-0.5, 0.7), errors.InvalidInputError, "start"),
     (lambda p: QuantileDecay(0.0), errors.InvalidInputError, "quantile"),
-    (lambda p: SMCABC().infer(0, p.model, p.observed), errors.InvalidTypeError, "PRNG key"),
+    (lambda p: SMCABC().infer(True, p.model, p.observed), errors.InvalidTypeError, "PRNG key"),
     (
         lambda p: SMCABC().infer(KEY, p.observed, p.model),
         errors.InvalidTypeError,

@@ -163,7 +163,7 @@ BAD = [
     (lambda p: ImportanceSampling(prior_share=1.0), errors.InvalidInputError, "prior_share"),
     (lambda p: ImportanceSampling(max_minutes=-1), errors.InvalidInputError, "max_minutes"),
     (
-        lambda p: ImportanceSampling().infer(0, p.model, p.observed),
+        lambda p: ImportanceSampling().infer(True, p.model, p.observed),
         errors.InvalidTypeError,
         "PRNG key",
     ),

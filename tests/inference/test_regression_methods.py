@@ -226,7 +226,7 @@ BAD = {
         "observed must have shape (9,)",
     ),
     "not a number": (lambda: infer(SHORT, PAPER.model, np.full(9, np.nan)), INVALID, "NaN"),
-    "not a key": (lambda: NaivePlugIn().infer(0, PAPER.model, PAPER.observed), TYPE, "PRNG key"),
+    "not a key": (lambda: NaivePlugIn().infer(True, PAPER.model, PAPER.observed), TYPE, "PRNG key"),
     "data are text": (lambda: CONFIDENTIAL("secret"), TYPE, "got str"),
     "data are ragged": (lambda: CONFIDENTIAL([[1.0], [1.0, 2.0]]), TYPE, "got list"),
     "data are missing": (lambda: CONFIDENTIAL([np.nan]), INVALID, "finite"),

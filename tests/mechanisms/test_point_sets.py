@@ -172,7 +172,7 @@ BAD = [
         "at most 21201",
     ),
     (
-        lambda: ScrambledSobol().uniforms(0, 10, 32, 2),
+        lambda: ScrambledSobol().uniforms(True, 10, 32, 2),
         errors.InvalidTypeError,
         r"jax.random.key\(0\)",
     ),

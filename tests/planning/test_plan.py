@@ -303,7 +303,7 @@ def test_a_product_keeps_its_shares():
         ({"truth": [1.0, 2.0]}, InvalidInputError, "truth"),
         ({"truth": [math.inf]}, InvalidInputError, "truth must hold"),
         ({"level": 1.0}, InvalidInputError, "level"),
-        ({"key": 1}, InvalidTypeError, "PRNG key"),
+        ({"key": True}, InvalidTypeError, "PRNG key"),
     ],
 )
 def test_bad_inputs_are_refused(change, error, words):

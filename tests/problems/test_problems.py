@@ -493,7 +493,7 @@ BAD = [
         "time-shift",
     ),
     (lambda: nw.problems.sir().observe(KEY, theta=[1.0]), errors.InvalidInputError, "log_beta"),
-    (lambda: nw.problems.sir().observe(3), errors.InvalidTypeError, "PRNG key"),
+    (lambda: nw.problems.sir().observe(3.0), errors.InvalidTypeError, "PRNG key"),
     (
         lambda: nw.problems.log_linear().model.statistics(KEY, np.full((1, 10), 0.4)),
         errors.InvalidInputError,

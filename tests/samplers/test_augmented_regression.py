@@ -285,4 +285,4 @@ def test_bad_calls_are_refused():
     with pytest.raises(InvalidInputError, match="num_chains"):
         other().chains(jax.random.key(0), num_chains=0)
     with pytest.raises(InvalidTypeError, match="PRNG key"):
-        other().chains(0)
+        other().chains(True)

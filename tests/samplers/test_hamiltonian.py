@@ -137,7 +137,7 @@ def test_starts_follow_the_target_and_the_proposal_counts():
 
 
 BAD = [
-    (lambda: hamiltonian(0, HalfSpace(), START), errors.InvalidTypeError, "PRNG key"),
+    (lambda: hamiltonian(True, HalfSpace(), START), errors.InvalidTypeError, "PRNG key"),
     (lambda: hamiltonian(KEY, 3.0, START), errors.InvalidTypeError, "log_density"),
     (lambda: hamiltonian(KEY, HalfSpace(), START[0]), errors.InvalidInputError, "start"),
     (lambda: hamiltonian(KEY, HalfSpace(), START * np.nan), errors.InvalidInputError, "start"),

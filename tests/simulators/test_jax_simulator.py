@@ -297,7 +297,7 @@ IDENTITY = JaxSimulator(lambda key, theta: theta, deterministic=True)
 BAD = {
     "a class": (lambda: JaxSimulator(dict), errors.InvalidTypeError, r"fn\(key, theta\)"),
     "not callable": (lambda: JaxSimulator(3), errors.InvalidTypeError, r"fn\(key, theta\)"),
-    "no key": (lambda: IDENTITY.statistics(0, THETA, moments), errors.InvalidTypeError, "PRNG key"),
+    "no key": (lambda: IDENTITY.statistics(0.0, THETA, moments), errors.InvalidTypeError, "PRNG key"),
     "swapped": (lambda: IDENTITY.statistics(THETA, KEY, moments), errors.InvalidTypeError, "PRNG key"),
     "one vector": (lambda: IDENTITY.statistics(KEY, THETA[0], moments), errors.InvalidInputError, r"theta\[None\]"),
     "three axes": (lambda: IDENTITY.statistics(KEY, THETA[None], moments), errors.InvalidInputError, r"\(N, d\)"),

@@ -341,7 +341,7 @@ IDENTITY = PythonSimulator(lambda rng, theta: theta)
 BAD = {
     "a class": (lambda pool: PythonSimulator(list), errors.InvalidTypeError, r"fn\(rng, theta\)"),
     "not callable": (lambda pool: PythonSimulator("f"), errors.InvalidTypeError, r"fn\(rng, theta\)"),
-    "no key": (lambda pool: IDENTITY.statistics(1, THETA, moments), errors.InvalidTypeError, "PRNG key"),
+    "no key": (lambda pool: IDENTITY.statistics(1.0, THETA, moments), errors.InvalidTypeError, "PRNG key"),
     "one vector": (lambda pool: IDENTITY.statistics(KEY, [1.0], moments), errors.InvalidInputError, r"theta\[None\]"),
     "infinite": (lambda pool: IDENTITY.simulate(KEY, [[np.inf]]), errors.InvalidInputError, "finite"),
     "not an executor": (

@@ -87,8 +87,9 @@ class MarginalNUTS(AbstractMethod):
     ...     mechanism=nw.mechanisms.DiscreteLaplace(scale=2.0),
     ... )
     >>> posterior = nw.inference.MarginalNUTS().infer(0, model, [12.0, 40.0], progress=False)
-    >>> posterior.report.exact, posterior.summary()["mean"].round(0).tolist()
-    (True, [13.0, 40.0])
+    >>> means = posterior.summary()["mean"]
+    >>> posterior.report.exact, bool((abs(means - [12.3, 39.2]) < 1.0).all())
+    (True, True)
     """
 
     slug: ClassVar[str] = "nuts"
