@@ -37,6 +37,10 @@ class Privatized(dist.Distribution):
       uniform, categories) through any mechanism of independent columns: a sum over a fixed number
       of points around the mode of the summand, right to 1e-11 of |log p| for Poisson, binomial and
       negative binomial laws up to counts of 1e9. The cost depends neither on counts nor on noise;
+    - multinomial and Dirichlet-multinomial counts with a known total (`total_count=` one whole
+      number) through such mechanisms: sums over single cells conditioned on the total by a discrete
+      Fourier transform, right to 1e-9 for noise of scales up to 20, and for larger ones where at
+      least four cells hold more than their noise. The cost follows the scale of the noise;
     - normal laws with Gaussian or Laplace noise, multivariate normal laws with Gaussian noise:
       closed forms;
     - thresholds, clamps, exact cells, rounding and cells of different mechanisms as the mechanism

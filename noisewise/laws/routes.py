@@ -15,6 +15,7 @@ from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.laws.closed_forms import log_mills, log_normal_through_laplace
 from noisewise.laws.counts import CountSum, Plan
+from noisewise.laws.multinomial import KnownTotal, total_of
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
 from noisewise.mechanisms.supports import Lattice
@@ -84,18 +85,11 @@ class CountRoute(AbstractCellRoute):
             not law.event_shape
             and law.support is not None
             and law.support.is_discrete
-            and Capability.CDF in mechanism.capabilities
-            and Capability.DENSITY in mechanism.capabilities
-            and mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
+            and _is_of_cells(mechanism)
         )
 
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        step = self.mechanism.inner.exact_step
-        if step is not None and not is_traced(step) and not Lattice(step).contains(1.0):
-            raise InvalidInputError(
-                f"Counts are multiples of 1, this noise takes multiples of step={step:g}: divide"
-                " counts and released numbers by the step."
-            )
+        check_step(self.mechanism)
         return super().shapes()
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
@@ -174,6 +168,34 @@ class MultivariateNormalRoute(AbstractRoute):
         return dist.MultivariateNormal(centre, covariance_matrix=rest).sample(key)
 
 
+class KnownTotalRoute(AbstractRoute):
+    """Multinomial and Dirichlet-multinomial counts, through cells of independent noise."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return isinstance(_unexpanded(law), _KNOWN_TOTALS) and _is_of_cells(mechanism)
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        total_of(_unexpanded(self.law))
+        check_step(self.mechanism)
+        (width,) = self.law.event_shape
+        if self.mechanism.width not in (None, width):
+            raise InvalidInputError(
+                f"The mechanism has numbers for {self.mechanism.width} columns, the law {width}"
+                " cells."
+            )
+        return super().shapes()
+
+    def _sum(self, y: Array) -> KnownTotal:
+        return KnownTotal(_unexpanded(self.law), self.mechanism, y, self.plan)
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        return self._sum(y).log_prob()
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        return self._sum(y).confidential(key)
+
+
 class IndependentRoute(AbstractRoute):
     """A law of several independent entries: the sum over its event axis."""
 
@@ -200,8 +222,10 @@ ROUTES: tuple[type[AbstractRoute], ...] = (
     NormalRoute,
     MultivariateNormalRoute,
     CountRoute,
+    KnownTotalRoute,
     IndependentRoute,
 )
+_KNOWN_TOTALS = (dist.MultinomialProbs, dist.MultinomialLogits, dist.DirichletMultinomial)
 
 
 def route_of(
@@ -216,8 +240,9 @@ def route_of(
     if found is None:
         raise MissingCapabilityError(
             f"No sum or integral is known for {_name(law)} through {type(mechanism).__name__}:"
-            " counts go through every mechanism of independent columns, normal laws through"
-            " Gaussian and Laplace noise, multivariate normal ones through Gaussian noise. With"
+            " counts, with or without a known total, go through every mechanism of independent"
+            " columns, normal laws through Gaussian and Laplace noise, multivariate normal ones"
+            " through Gaussian noise. With"
             " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
         )
     return found(law, mechanism, plan)
@@ -225,6 +250,22 @@ def route_of(
 
 def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
     return next((route for route in ROUTES if route.serves(law, mechanism)), None)
+
+
+def _is_of_cells(mechanism: AbstractMechanism) -> bool:
+    """Whether columns are independent, each of one number."""
+    own_width = mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
+    return own_width and {Capability.CDF, Capability.DENSITY} <= mechanism.capabilities
+
+
+def check_step(mechanism: AbstractMechanism) -> None:
+    """Refuse noise in steps of which a count is no multiple."""
+    step = mechanism.inner.exact_step
+    if step is not None and not is_traced(step) and not Lattice(step).contains(1.0):
+        raise InvalidInputError(
+            f"Counts are multiples of 1, this noise takes multiples of step={step:g}: divide counts"
+            " and released numbers by the step."
+        )
 
 
 def _scale_of(mechanism: Any) -> Array:
