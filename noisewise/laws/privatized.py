@@ -43,6 +43,9 @@ class Privatized(dist.Distribution):
       least four cells hold more than their noise. The cost follows the scale of the noise;
     - normal laws with Gaussian or Laplace noise, multivariate normal laws with Gaussian noise:
       closed forms;
+    - other continuous laws of one dimension (gamma, log-normal, beta, Student's t, uniform, ...)
+      through Gaussian or Laplace noise, cut or thresholded too: an integral by graded panels, right
+      to 1e-9 where f is smooth but for powers at the ends of its support;
     - thresholds, clamps, exact cells, rounding and cells of different mechanisms as the mechanism
       defines them: an absent cell is NaN.
 
@@ -100,6 +103,15 @@ class Privatized(dist.Distribution):
         """
         return self._compute(_log_prob, value)
 
+    def log_prob_error(self, value: Any) -> Array:
+        """How far `log_prob` may be off: for integrals the difference of two rules, else what is
+        stated above.
+
+        Args:
+            value: Released numbers, of shape batch + event; NaN where a cell is absent.
+        """
+        return self._compute(_error, value)
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Released values: s from the law, and the mechanism's noise.
 
@@ -156,6 +168,11 @@ def _log_prob(
     law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
 ) -> Array:
     return route_of(law, mechanism, plan).log_prob(value)
+
+
+@jit_fast_compile(static_argnums=3)
+def _error(law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan) -> Array:
+    return route_of(law, mechanism, plan).error(value)
 
 
 @jit_fast_compile(static_argnums=4)

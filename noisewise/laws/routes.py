@@ -14,6 +14,7 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.laws.closed_forms import log_mills, log_normal_through_laplace
+from noisewise.laws.continuous import Integral, is_of_real_noise
 from noisewise.laws.counts import CountSum, Plan
 from noisewise.laws.multinomial import KnownTotal, total_of
 from noisewise.mechanisms.base import AbstractMechanism
@@ -21,6 +22,8 @@ from noisewise.mechanisms.law import Capability
 from noisewise.mechanisms.supports import Lattice
 
 _NO_PLAN = Plan()
+_STATED = 1e-9
+"""Relative to the larger of 1 and |log p|: what sums and closed forms are tested for."""
 
 
 class AbstractRoute(abc.ABC):
@@ -45,6 +48,10 @@ class AbstractRoute(abc.ABC):
     @abc.abstractmethod
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         """The log density of y, of the shapes of numpyro."""
+
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        """How far that may be off: what is stated for the route, or an estimate of its own."""
+        return _STATED * jnp.maximum(1.0, jnp.abs(self.log_prob(y)))
 
     @abc.abstractmethod
     def confidential(self, key: Array, y: Array) -> Array:
@@ -143,6 +150,32 @@ class NormalRoute(AbstractCellRoute):
         return _laplace_draw(key, law.loc, law.scale, scale, y)
 
 
+class ContinuousRoute(AbstractCellRoute):
+    """Other continuous laws of one dimension, and other things done to their numbers."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return (
+            not law.event_shape
+            and law.support is not None
+            and not law.support.is_discrete
+            and _is_of_cells(mechanism)
+            and is_of_real_noise(mechanism)
+        )
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).log_prob().reshape(shape)
+
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).error().reshape(shape)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).confidential(key).reshape(shape)
+
+
 class MultivariateNormalRoute(AbstractRoute):
     """A multivariate normal law with Gaussian noise: covariances add."""
 
@@ -214,12 +247,16 @@ class IndependentRoute(AbstractRoute):
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         return self._inner().log_prob(y).sum(-1)
 
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        return self._inner().error(y).sum(-1)
+
     def confidential(self, key: Array, y: Array) -> Array:
         return self._inner().confidential(key, y)
 
 
 ROUTES: tuple[type[AbstractRoute], ...] = (
     NormalRoute,
+    ContinuousRoute,
     MultivariateNormalRoute,
     CountRoute,
     KnownTotalRoute,
@@ -241,8 +278,8 @@ def route_of(
         raise MissingCapabilityError(
             f"No sum or integral is known for {_name(law)} through {type(mechanism).__name__}:"
             " counts, with or without a known total, go through every mechanism of independent"
-            " columns, normal laws through Gaussian and Laplace noise, multivariate normal ones"
-            " through Gaussian noise. With"
+            " columns, continuous laws of one dimension through Gaussian and Laplace noise, cut or"
+            " thresholded too, multivariate normal laws through Gaussian noise. With"
             " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
         )
     return found(law, mechanism, plan)
