@@ -55,27 +55,51 @@ class CountSum:
         mechanism: Its columns are the last axis of the batch.
         values: What was released, (..., k).
         plan: What is known of sizes.
+        tilt: Added to the log of the summand per count above the law's mean.
+        most: The largest count that is possible, where something else is known than the law.
     """
 
     def __init__(
-        self, law: dist.Distribution, mechanism: AbstractMechanism, values: Array, plan: Plan
+        self,
+        law: dist.Distribution,
+        mechanism: AbstractMechanism,
+        values: Array,
+        plan: Plan,
+        tilt: Array | None = None,
+        most: float = math.inf,
     ) -> None:
         self.law, self.mechanism, self.values = law, mechanism, values
-        self._plan = plan
+        self._plan, self._tilt = plan, tilt
         self._eta = mechanism._continued()
         self._shape = jnp.broadcast_shapes(law.batch_shape, values.shape)
         ends = zip(
             bounds_of(law.support), mechanism.input_bounds, (jnp.maximum, jnp.minimum), strict=True
         )
         low, high = (self._filled(inner(*both)) for *both, inner in ends)
-        self._bounds = (low, jnp.maximum(low, high))
+        self._bounds = (low, jnp.maximum(low, jnp.minimum(high, most)))
 
     def log_prob(self) -> Float[Array, "*batch"]:
-        points, log_weights = self._rule().points(self._window(), self._kinks())
-        found_points = map(jax.lax.stop_gradient, (points, log_weights))
-        total = lattice.log_sum(self._log_inside, *found_points)
+        points, log_weights = self._points(self._rule())
+        total = lattice.log_sum(self._log_inside, points, log_weights)
         possible = self.mechanism._possible(self.values) & ~jnp.isnan(total)
         return jnp.where(possible, total, -jnp.inf)
+
+    def _points(self, rule: Any) -> tuple[Array, Array]:
+        """Points and the logs of their weights, which are constants."""
+        points, log_weights = rule.points(self._window(), self._kinks())
+        return jax.lax.stop_gradient(points), jax.lax.stop_gradient(log_weights)
+
+    def terms(self, panels: int) -> tuple[Array, Array]:
+        """Points and the logs of the weighted terms of the sum, (*batch, m).
+
+        Args:
+            panels: Panels between kinks: more where the points must follow waves.
+        """
+        doublings = self._graded()
+        panels = max(panels // 2, 1) if doublings else panels  # there, from both ends
+        points, log_weights = self._points(lattice.PanelRule(doublings, panels))
+        values = at_all(self._log_inside, points) + log_weights
+        return points, jnp.where(jnp.isnan(values), -jnp.inf, values)
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
@@ -96,6 +120,8 @@ class CountSum:
     def _log_inside(self, s: Array) -> Array:
         """The same for numbers on the support, as all points of sums are."""
         log_law = log_pmf(self.law, s, small=self._plan.small)
+        if self._tilt is not None:
+            log_law = log_law + self._tilt * (s - self._mean)
         return log_law + self._eta._log_prob_each(self.values, s)
 
     def _window(self) -> Window:
@@ -109,6 +135,7 @@ class CountSum:
         ends = (jnp.minimum(first, self._mean) - sd - 1.0, jnp.maximum(last, self._mean) + sd + 1.0)
         left = ends[0] if self._is_smooth_law else jnp.where(jnp.isfinite(low), low, ends[0])
         bracket = (jnp.clip(left, low, high), jnp.clip(ends[1], low, high))
+        bracket = bracket if self._tilt is None else (low, high)
         found = window(stopped, bracket, (low, high), jnp.ceil(kinks))
         is_tiny = high - low < _TINY_SUPPORT
         return Window(*(jnp.where(is_tiny, *pair) for pair in zip((low, high), found, strict=True)))
@@ -125,9 +152,13 @@ class CountSum:
             return lattice.EveryNumber(self._size)
         if self.mechanism.is_smooth and self._is_smooth_law:
             return lattice.EvenRule()
+        return lattice.PanelRule(self._graded())
+
+    def _graded(self) -> int:
+        """How often panels double."""
         is_peaked = isinstance(self.mechanism, AbstractColumnwiseNoise)  # without plateaus
-        simple = self._is_smooth_law and is_peaked
-        return lattice.PanelRule(0 if simple else self._plan.doublings)
+        simple = (self._is_smooth_law and is_peaked) or self._size is not None
+        return 0 if simple else self._plan.doublings
 
     def _kinks(self) -> Array:
         """Where eta(y | .) is not smooth; at the law's mean where nothing was measured."""
@@ -195,10 +226,12 @@ class Plan:
     Attributes:
         doublings: How often panels double: as often as windows may need it.
         small: Whether all numbers that matter are below 1e4.
+        reach: How far likelihoods reach beyond their kinks.
     """
 
     doublings: int = _MOST_DOUBLINGS
     small: bool = False
+    reach: float = math.inf
 
 
 def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:
@@ -210,4 +243,4 @@ def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:
     if not math.isfinite(reach):
         return Plan()
     doublings = min(_MOST_DOUBLINGS, max(1, math.ceil(math.log2(1.0 + reach / 32.0))))
-    return Plan(doublings, small=reach < _SMALL)
+    return Plan(doublings, small=reach < _SMALL, reach=mechanism.reach)

@@ -100,8 +100,11 @@ def _log_poisson_jvp(primals: Any, tangents: Any) -> Any:
     return log_poisson(rate, s), (s / rate - 1.0) * tangents[0]
 
 
+@jax.custom_jvp
 def log_binomial(n: Array, p: Array, q: Array, s: Array) -> Array:
-    """log of the binomial probability of 0 <= s <= n, with q = 1 - p."""
+    """log of the binomial probability of 0 <= s <= n, with q = 1 - p. Its derivatives in p and q
+    are s/p and (n - s)/q; n and s are taken for constants.
+    """
     inner = (s > 0.0) & (s < n)
     x, total = jnp.where(inner, s, 1.0), jnp.where(inner, n, 2.0)
     rest = total - x
@@ -111,6 +114,18 @@ def log_binomial(n: Array, p: Array, q: Array, s: Array) -> Array:
     body = body - 0.5 * (_LOG_2PI + jnp.log(x) + jnp.log(rest / total))
     at_end = jnp.where(s <= 0.0, n * _safe_log1m(q, p), n * _safe_log1m(p, q))
     return jnp.where(inner, body, at_end)
+
+
+@log_binomial.defjvp
+def _log_binomial_jvp(primals: Any, tangents: Any) -> Any:
+    n, p, q, s = primals
+    slope = _ratio(s, p) * tangents[1] + _ratio(n - s, q) * tangents[2]
+    return log_binomial(n, p, q, s), slope
+
+
+def _ratio(count: Array, probability: Array) -> Array:
+    """count / probability, 0 where both are."""
+    return jnp.where(count > 0.0, count / jnp.maximum(probability, 1e-300), 0.0)
 
 
 def _safe_log1m(probability: Array, other: Array) -> Array:

@@ -78,13 +78,15 @@ class PanelRule:
     Attributes:
         doublings: More panels at every end, of 16, 32, 64, ... numbers, for laws that are steep
             there: as many as reach the middle of the window from its ends.
+        panels: Panels between two kinks, besides those.
     """
 
     doublings: int = 0
+    panels: int = PANELS
 
     def points(self, window: Window, kinks: Array) -> tuple[Array, Array]:
         """Points and the logs of their weights, shape (*batch, m)."""
-        starts, lengths = self.panels(window, kinks)
+        starts, lengths = self.cut(window, kinks)
         points, weights = points_and_weights(lengths)
         positive = weights > 0.0
         log_weights = jnp.where(positive, jnp.log(jnp.where(positive, weights, 1.0)), -jnp.inf)
@@ -92,7 +94,7 @@ class PanelRule:
         shape = (*lengths.shape[:-1], -1)
         return points.reshape(shape), log_weights.reshape(shape)
 
-    def panels(self, window: Window, kinks: Array) -> tuple[Array, Array]:
+    def cut(self, window: Window, kinks: Array) -> tuple[Array, Array]:
         """The first number of each panel, and how many it has, shape (*batch, p)."""
         low, after = window.low[..., None], window.high[..., None] + 1.0
         cuts = jnp.clip(jnp.ceil(kinks), low, after)
@@ -103,22 +105,29 @@ class PanelRule:
 
     def _between(self, start: Array, total: Array) -> tuple[Array, Array]:
         """Panels that cover `total` numbers from `start` on, along a new last axis."""
-        numbers, total = jnp.arange(1, PANELS + 1), total[..., None]
+        total = total[..., None]
         if not self.doublings:
-            ends = jnp.floor(total * numbers / PANELS)
+            ends = jnp.floor(total * jnp.arange(1, self.panels + 1) / self.panels)
         else:
-            half = jnp.ceil(total / 2)
-            sizes = NUM_POINTS * 2.0 ** jnp.arange(self.doublings)
-            graded = jnp.cumsum(sizes)
-            most = jnp.ceil(half / PANELS)
-            first = jnp.minimum(graded, half - jnp.minimum(most, half))
-            begin = first[..., -1:]
-            rest = begin + jnp.floor((half - begin) * numbers / PANELS)
-            ends = jnp.concatenate([first, rest], axis=-1)
-            mirrored = (total - _begins(ends))[..., ::-1]
-            ends = jnp.concatenate([ends, jnp.maximum(mirrored, half)], axis=-1)
+            graded = self._graded(total)
+            count = graded.shape[-1]
+            alike = jnp.floor(total * jnp.arange(1, count + 1) / count)
+            ends = jnp.where(total <= NUM_POINTS * count, alike, graded)
         begins = _begins(ends)
         return start[..., None] + begins, ends - begins
+
+    def _graded(self, total: Array) -> Array:
+        """Ends of panels that double from both ends of a part."""
+        half = jnp.ceil(total / 2)
+        longest = jnp.maximum(jnp.ceil(half / self.panels), NUM_POINTS)
+        doubled = jnp.minimum(NUM_POINTS * 2.0 ** jnp.arange(self.doublings), longest)
+        first = jnp.minimum(jnp.cumsum(doubled, axis=-1), half)
+        begin = first[..., -1:]
+        numbers = jnp.arange(1, self.panels + 1)
+        rest = begin + jnp.floor((half - begin) * numbers / self.panels)
+        ends = jnp.concatenate([first, rest], axis=-1)
+        mirrored = (total - _begins(ends))[..., ::-1]
+        return jnp.concatenate([ends, jnp.maximum(mirrored, half)], axis=-1)
 
 
 def _begins(ends: Array) -> Array:
@@ -151,7 +160,7 @@ def draw(
         return key, *_chosen(own, log, start[..., None] + begins, ends - begins)
 
     first, rest = jax.random.split(key)
-    panels = PanelRule(min(doublings, _FINE)).panels(window, kinks)
+    panels = PanelRule(min(doublings, _FINE)).cut(window, kinks)
     state = (rest, *_chosen(first, log, *panels))
     is_wide = lambda state: (state[2] > 1.0).any()  # noqa: E731
     return jax.lax.while_loop(is_wide, narrower, state)[1]

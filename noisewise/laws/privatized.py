@@ -37,8 +37,15 @@ class Privatized(dist.Distribution):
       uniform, categories) through any mechanism of independent columns: a sum over a fixed number
       of points around the mode of the summand, right to 1e-11 of |log p| for Poisson, binomial and
       negative binomial laws up to counts of 1e9. The cost depends neither on counts nor on noise;
+    - multinomial and Dirichlet-multinomial counts with a known total (`total_count=` one whole
+      number) through such mechanisms: sums over single cells conditioned on the total by a discrete
+      Fourier transform, right to 1e-9 for noise of scales up to 20, and for larger ones where at
+      least four cells hold more than their noise. The cost follows the scale of the noise;
     - normal laws with Gaussian or Laplace noise, multivariate normal laws with Gaussian noise:
       closed forms;
+    - other continuous laws of one dimension (gamma, log-normal, beta, Student's t, uniform, ...)
+      through Gaussian or Laplace noise, cut or thresholded too: an integral by graded panels, right
+      to 1e-9 where f is smooth but for powers at the ends of its support;
     - thresholds, clamps, exact cells, rounding and cells of different mechanisms as the mechanism
       defines them: an absent cell is NaN.
 
@@ -95,6 +102,15 @@ class Privatized(dist.Distribution):
             value: Released numbers, of shape batch + event; NaN where a cell is absent.
         """
         return self._compute(_log_prob, value)
+
+    def log_prob_error(self, value: Any) -> Array:
+        """How far `log_prob` may be off: for integrals the difference of two rules, else what is
+        stated above.
+
+        Args:
+            value: Released numbers, of shape batch + event; NaN where a cell is absent.
+        """
+        return self._compute(_error, value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Released values: s from the law, and the mechanism's noise.
@@ -161,6 +177,11 @@ def _log_prob(
     law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
 ) -> Array:
     return route_of(law, mechanism, plan).log_prob(value)
+
+
+@jit_fast_compile(static_argnums=3)
+def _error(law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan) -> Array:
+    return route_of(law, mechanism, plan).error(value)
 
 
 @jit_fast_compile(static_argnums=4)

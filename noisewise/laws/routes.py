@@ -15,12 +15,16 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.laws.closed_forms import log_mills, log_ndtri, log_normal_through_laplace
+from noisewise.laws.continuous import Integral, is_of_real_noise
 from noisewise.laws.counts import CountSum, Plan, is_summable, unwrapped
+from noisewise.laws.multinomial import KnownTotal, total_of
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
 from noisewise.mechanisms.supports import Lattice
 
 _NO_PLAN = Plan()
+_STATED = 1e-9
+"""Relative to the larger of 1 and |log p|: what sums and closed forms are tested for."""
 
 
 class AbstractRoute(abc.ABC):
@@ -45,6 +49,10 @@ class AbstractRoute(abc.ABC):
     @abc.abstractmethod
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         """The log density of y, of the shapes of numpyro."""
+
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        """How far that may be off: what is stated for the route, or an estimate of its own."""
+        return _STATED * jnp.maximum(1.0, jnp.abs(self.log_prob(y)))
 
     @abc.abstractmethod
     def confidential(self, key: Array, y: Array) -> Array:
@@ -86,18 +94,11 @@ class CountRoute(AbstractCellRoute):
             and law.support is not None
             and law.support.is_discrete
             and is_summable(_without_zeros(law))
-            and Capability.CDF in mechanism.capabilities
-            and Capability.DENSITY in mechanism.capabilities
-            and mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
+            and _is_of_cells(mechanism)
         )
 
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        step = self.mechanism.inner.exact_step
-        if step is not None and not is_traced(step) and not Lattice(step).contains(1.0):
-            raise InvalidInputError(
-                f"Counts are multiples of 1, this noise takes multiples of step={step:g}: divide"
-                " counts and released numbers by the step."
-            )
+        check_step(self.mechanism)
         return super().shapes()
 
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
@@ -153,6 +154,32 @@ class NormalRoute(AbstractCellRoute):
         return _laplace_draw(key, law.loc, law.scale, scale, y)
 
 
+class ContinuousRoute(AbstractCellRoute):
+    """Other continuous laws of one dimension, and other things done to their numbers."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return (
+            not law.event_shape
+            and law.support is not None
+            and not law.support.is_discrete
+            and _is_of_cells(mechanism)
+            and is_of_real_noise(mechanism)
+        )
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).log_prob().reshape(shape)
+
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).error().reshape(shape)
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        cells, shape = self._cells(y)
+        return Integral(self.law, self.mechanism, cells).confidential(key).reshape(shape)
+
+
 class MultivariateNormalRoute(AbstractRoute):
     """A multivariate normal law with Gaussian noise: covariances add."""
 
@@ -176,6 +203,34 @@ class MultivariateNormalRoute(AbstractRoute):
         centre = mean + jnp.einsum("...j,...jk->...k", y - mean, gain)
         rest = covariance - jnp.einsum("...ij,...jk->...ik", covariance, gain)
         return dist.MultivariateNormal(centre, covariance_matrix=rest).sample(key)
+
+
+class KnownTotalRoute(AbstractRoute):
+    """Multinomial and Dirichlet-multinomial counts, through cells of independent noise."""
+
+    @classmethod
+    def serves(cls, law: dist.Distribution, mechanism: AbstractMechanism) -> bool:
+        return isinstance(_unexpanded(law), _KNOWN_TOTALS) and _is_of_cells(mechanism)
+
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        total_of(_unexpanded(self.law))
+        check_step(self.mechanism)
+        (width,) = self.law.event_shape
+        if self.mechanism.width not in (None, width):
+            raise InvalidInputError(
+                f"The mechanism has numbers for {self.mechanism.width} columns, the law {width}"
+                " cells."
+            )
+        return super().shapes()
+
+    def _sum(self, y: Array) -> KnownTotal:
+        return KnownTotal(_unexpanded(self.law), self.mechanism, y, self.plan)
+
+    def log_prob(self, y: Array) -> Float[Array, "*batch"]:
+        return self._sum(y).log_prob()
+
+    def confidential(self, key: Array, y: Array) -> Array:
+        return self._sum(y).confidential(key)
 
 
 class IndependentRoute(AbstractRoute):
@@ -204,16 +259,22 @@ class IndependentRoute(AbstractRoute):
     def log_prob(self, y: Array) -> Float[Array, "*batch"]:
         return self._inner().log_prob(y).sum(-1)
 
+    def error(self, y: Array) -> Float[Array, "*batch"]:
+        return self._inner().error(y).sum(-1)
+
     def confidential(self, key: Array, y: Array) -> Array:
         return self._inner().confidential(key, y)
 
 
 ROUTES: tuple[type[AbstractRoute], ...] = (
     NormalRoute,
+    ContinuousRoute,
     MultivariateNormalRoute,
     CountRoute,
+    KnownTotalRoute,
     IndependentRoute,
 )
+_KNOWN_TOTALS = (dist.MultinomialProbs, dist.MultinomialLogits, dist.DirichletMultinomial)
 
 
 def route_of(
@@ -228,8 +289,9 @@ def route_of(
     if found is None:
         raise MissingCapabilityError(
             f"No sum or integral is known for {_name(law)} through {type(mechanism).__name__}:"
-            " counts go through every mechanism of independent columns, normal laws through"
-            " Gaussian and Laplace noise, multivariate normal ones through Gaussian noise. With"
+            " counts, with or without a known total, go through every mechanism of independent"
+            " columns, continuous laws of one dimension through Gaussian and Laplace noise, cut or"
+            " thresholded too, multivariate normal laws through Gaussian noise. With"
             " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
         )
     return found(law, mechanism, plan)
@@ -237,6 +299,22 @@ def route_of(
 
 def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
     return next((route for route in ROUTES if route.serves(law, mechanism)), None)
+
+
+def _is_of_cells(mechanism: AbstractMechanism) -> bool:
+    """Whether columns are independent, each of one number."""
+    own_width = mechanism.width in (None, mechanism.output_width(mechanism.width or 1))
+    return own_width and {Capability.CDF, Capability.DENSITY} <= mechanism.capabilities
+
+
+def check_step(mechanism: AbstractMechanism) -> None:
+    """Refuse noise in steps of which a count is no multiple."""
+    step = mechanism.inner.exact_step
+    if step is not None and not is_traced(step) and not Lattice(step).contains(1.0):
+        raise InvalidInputError(
+            f"Counts are multiples of 1, this noise takes multiples of step={step:g}: divide counts"
+            " and released numbers by the step."
+        )
 
 
 def _scale_of(mechanism: Any) -> Array:

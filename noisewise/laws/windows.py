@@ -44,9 +44,13 @@ class Window(NamedTuple):
 
 
 def window(
-    log: Log, bracket: tuple[Array, Array], bounds: tuple[Array, Array], peaks: Array
+    log: Log,
+    bracket: tuple[Array, Array],
+    bounds: tuple[Array, Array],
+    peaks: Array,
+    fall: float = NEGLIGIBLE,
 ) -> Window:
-    """The whole numbers around the maximum of a unimodal function, down to e^-40 of it.
+    """The whole numbers around the maximum of a unimodal function.
 
     Args:
         log: The function's log, of one whole number for each cell.
@@ -54,12 +58,13 @@ def window(
         bounds: Ends of the support, which may be infinite.
         peaks: Whole numbers that are tried in any case, one of which may be the only one where the
             function is positive, (*batch, m).
+        fall: Nats below the maximum at which the window ends.
     """
     mode = _maximum(log, *map(jnp.round, bracket))
     low, high = (end[..., None] for end in bounds)
     tried = jnp.concatenate([mode[..., None], jnp.clip(peaks, low, high)], axis=-1)
     values = at_all(log, tried)
-    mode, least = pick(tried, best(values)), values.max(axis=-1) - NEGLIGIBLE
+    mode, least = pick(tried, best(values)), values.max(axis=-1) - fall
     low, high = (
         _end(log, mode, least, end, sign) for end, sign in zip(bounds, (-1, 1), strict=True)
     )

@@ -46,7 +46,7 @@ class Group:
     atom: np.ndarray | None = None
     slow: bool = True
     spread: tuple | None = None
-    """For gradients: what each parameter may change by, cell by cell."""
+    """What changes of each parameter change log probabilities by about 1, cell by cell."""
 
     @property
     def num_cells(self):
@@ -155,15 +155,17 @@ def binomial(noise, *, of_logits):
         if of_logits
         else (dist.BinomialProbs, reference.binomial)
     )
+    sd = np.sqrt(TRIALS * CHANCES * (1.0 - CHANCES))
     second = np.log(CHANCES / (1.0 - CHANCES)) if of_logits else CHANCES
     return noisy(
         lambda n, p: kinds[0](**{"logits" if of_logits else "probs": p}, total_count=n),
         kinds[1],
         (TRIALS, second),
-        (TRIALS * CHANCES, np.sqrt(TRIALS * CHANCES * (1.0 - CHANCES))),
+        (TRIALS * CHANCES, sd),
         noise,
         TRIAL_SCALES,
         TRIAL_PLACES,
+        spread=(None, 0.1 / sd if of_logits else 0.1 * sd / TRIALS),
     )
 
 
@@ -435,6 +437,7 @@ GROUPS = {
         same(reference.randomized_response(2, 0.9), 3),
         (1.0, 0.0, 0.0),
         (1.0, 0.0, 0.0),
+        spread=(array(0.01, 0.01, 1e-5),),
     ),
     "categories, table": through(
         lambda: dist.CategoricalProbs(KINDS),

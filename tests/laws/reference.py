@@ -267,9 +267,9 @@ def rounded(base, random):
 
 
 def table(rows):
-    rows = np.asarray(rows, dtype=LONG)
     with np.errstate(divide="ignore"):
-        return lambda y, s: np.log(rows[s.astype(int), int(y)])
+        logs = np.log(np.asarray(rows, dtype=LONG))
+    return lambda y, s: logs[s.astype(int), int(y)]
 
 
 def randomized_response(categories, truth):
