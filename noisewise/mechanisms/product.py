@@ -344,7 +344,9 @@ def require_few(name: str, mechanisms: tuple[AbstractMechanism, ...]) -> None:
     Raises:
         InvalidInputError: If there are more than `MAX_MECHANISMS`, with those inside others.
     """
-    number = sum(len(each.uncomposed(each.width or 1)) for each in mechanisms)
+    # laws that continue mechanisms between points were counted as these
+    counted = [each for each in mechanisms if isinstance(each, AbstractMechanism)]
+    number = sum(len(each.uncomposed(each.width or 1)) for each in counted)
     if number > MAX_MECHANISMS:
         raise InvalidInputError(
             f"{name} has {number:,} mechanisms, more than {MAX_MECHANISMS:,}: give cells of one"
