@@ -65,13 +65,14 @@ def effects_of(prior: Prior) -> tuple[Effects, ...]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _LocationScale:
-    """loc and scale of the law of one name, from the coordinates of all."""
+    """loc and scale of the law of one name, from the coordinates of all; more may follow these."""
 
     prior: Prior
     law: DependentLaw
 
     def __call__(self, z: Array) -> tuple[Array, Array]:
-        there = self.law.given(self.prior.as_dict(self.prior.constrain(z)))
+        own = z[: self.prior.unconstrained_dim]
+        there = self.law.given(self.prior.as_dict(self.prior.constrain(own)))
         shape = there.event_shape
         base = _base(there)
         if isinstance(base, dist.GaussianRandomWalk):

@@ -19,6 +19,7 @@ from noisewise._core.seeds import generator
 from noisewise.errors import FileFormatError, MissingCapabilityError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
+from noisewise.inference.contract.effects import blocks_of
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.privatized import Privatized
@@ -26,10 +27,8 @@ from noisewise.laws.routes import AbstractRoute, route_of
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, StopKind
-from noisewise.priors.effects import effects_of
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import as_pytree
-from noisewise.samplers.hierarchies.centring import LocationScale
 from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts
 from noisewise.simulators import StatisticLaw
 
@@ -267,10 +266,7 @@ class _Chains:
         self, run: InferenceRun, key: Array, density: MarginalDensity, start: np.ndarray
     ) -> None:
         self._run, self._key, self._density, self._start = run, key, density, start
-        self._blocks = [
-            LocationScale(part.columns, part.law, part.increments, part.log_density)
-            for part in effects_of(density.prior)
-        ]
+        self._blocks = blocks_of(density.prior)
         self._state: NutsState | None = None
         self.divergent, self.gradients = 0, 0
 

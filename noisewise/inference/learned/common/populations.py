@@ -12,8 +12,6 @@ between modes, new populations are drawn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -25,23 +23,13 @@ from noisewise._core.json_files import reading
 from noisewise._core.weights import MANY_DRAWS, normalised, systematic_rows
 from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.learned.common.sampling import Sampling
 from noisewise.samplers.densities import log_densities
 from noisewise.samplers.hamiltonian import Tuning
-from noisewise.samplers.tempered import (
-    SHORTEST_FULL_STEP,
-    TemperedDraws,
-    precompile_tempered,
-    tempered,
-)
+from noisewise.samplers.tempered import SHORTEST_FULL_STEP, TemperedDraws, tempered
 
-NUM_POPULATIONS = 16
-"""Populations that are resampled apart: an error from 16 of them is known to a factor of 1.2."""
-_MIN_PARTICLES = 16
-"""Particles of a population, at least: the evidence that fewer find says nothing."""
 _THIN = 2
 """Moves per draw: neighbours are correlated, and half of them say as much in half the memory."""
-_KEPT_PER_EFFECTIVE = 4
-"""Draws kept for each effective draw wanted: thinner ones would lose information."""
 _MAX_RUNS = 24
 """Runs of the particles, new ones or longer ones, after which what is known is reported."""
 _MAX_FRESH = 6
@@ -49,10 +37,6 @@ _MAX_FRESH = 6
 _MAX_STALLS = 2
 """Runs without such growth after which particles count as staying in their modes: one may be
 chance, as 16 populations know their error to a factor of 1.2 only.
-"""
-_STARTS = 128
-"""Draws that each particle is chosen from, at first: they take one density each, as long as a few
-moves with their gradients, and spare half of the temperatures, in few dimensions nearly all.
 """
 _WORTH_GOING_ON = 1.3
 """Growth of the effective size from one run to as many again that shows that moves help; it is 2
@@ -77,63 +61,6 @@ _OUTLIER = 6.0
 """The same in median distances from the median: 4 standard deviations of a normal law."""
 _ALL = 1e-12
 """Weight of all populations but one, below which nothing is left to compare this one with."""
-
-Draw = Callable[[Array, int], Float[np.ndarray, "n d"]]
-"""(key, num) -> independent draws of the reference law."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampling:
-    """A density with the law that its particles start from, and how many there are.
-
-    Args:
-        target: z (d,) -> unnormalised log density.
-        reference: z (d,) -> the log density of the law at the start.
-        draw: Draws of that law.
-        num_chains: Particles; rounded up to whole populations.
-        num_warmup: Moves before the first draw, once the target is reached.
-        length: Draws of each particle in one run.
-        target_ess: Effective draws wanted.
-    """
-
-    target: Any
-    reference: Any
-    draw: Draw
-    num_chains: int
-    num_warmup: int
-    length: int
-    target_ess: int
-
-    @property
-    def num_populations(self) -> int:
-        """Sixteen, or fewer where there are few chains."""
-        return max(2, min(NUM_POPULATIONS, self.num_chains // _MIN_PARTICLES))
-
-    @property
-    def num_particles(self) -> int:
-        """Particles of all populations."""
-        return -(-self.num_chains // self.num_populations) * self.num_populations
-
-    @property
-    def num_starts(self) -> int:
-        """Draws of the reference law that particles are chosen from."""
-        return _STARTS * self.num_particles
-
-    @property
-    def num_kept(self) -> int:
-        """Draws that are kept, at most."""
-        return _KEPT_PER_EFFECTIVE * self.target_ess
-
-    def precompile(self, dim: int) -> None:
-        """Compile what all else runs."""
-        precompile_tempered(
-            self.target,
-            self.reference,
-            self.num_particles,
-            dim,
-            num_populations=self.num_populations,
-            num_draws=self.length,
-        )
 
 
 class Populations:
@@ -170,7 +97,8 @@ class Populations:
         return bool(np.isfinite(log_densities(sampling.reference, z, sampling.target)[1]).any())
 
     def start(self, key: Array, run: InferenceRun, *, num_warmup: int | None = None) -> None:
-        """New populations from the reference law, and their first draws.
+        """New populations from the reference law, and their first draws. With effects around means
+        a first run at shares of 1/2 finds the shares.
 
         Args:
             key: JAX PRNG key.
@@ -180,6 +108,9 @@ class Populations:
         draw_key, move_key = jax.random.split(key)
         start = self.sampling.draw(draw_key, self.sampling.num_starts)
         num = self.sampling.num_warmup if num_warmup is None else num_warmup
+        if self.sampling.lacks_shares:
+            rough = self._advanced(run, jax.random.fold_in(move_key, 1), start, None, num)
+            self.sampling = self.sampling.with_shares_at(rough.draws)
         self._runs.append(self._advanced(run, move_key, start, None, num))
 
     def go_on(self, key: Array, run: InferenceRun) -> None:
@@ -318,9 +249,8 @@ class Populations:
         def compute() -> dict[str, np.ndarray]:
             drawn = tempered(
                 key,
-                sampling.target,
-                sampling.reference,
-                start,
+                *sampling.densities,
+                sampling.to_moved(start),
                 num_particles=sampling.num_particles,
                 num_populations=sampling.num_populations,
                 num_warmup=num_warmup,
@@ -329,7 +259,7 @@ class Populations:
                 tuning=tuning,
             )
             return {
-                "draws": drawn.draws,
+                "draws": sampling.from_moved(drawn.draws),
                 "log evidence": drawn.log_evidence,
                 "numbers": np.array(
                     [drawn.power, drawn.num_temperatures, drawn.acceptance, drawn.num_divergent]

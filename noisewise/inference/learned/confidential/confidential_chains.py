@@ -12,6 +12,8 @@ the mechanism. For a given z the map is linear, so that densities need no Jacobi
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,8 @@ from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference.learned.common.populations import Sampling
+from noisewise.inference.contract.effects import blocks_of
+from noisewise.inference.learned.common.sampling import Sampling
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors.prior import Prior
@@ -230,7 +233,7 @@ class JointReference(eqx.Module):
         return self.prior.log_prob_unconstrained(z) - 0.5 * jnp.sum(u**2)
 
 
-def joint_sampling(target: JointTarget, settings: dict[str, int]) -> Sampling:
+def joint_sampling(target: JointTarget, settings: dict[str, Any]) -> Sampling:
     """Particles (z, u) from prior and noise to the posterior.
 
     Args:
@@ -246,7 +249,8 @@ def joint_sampling(target: JointTarget, settings: dict[str, int]) -> Sampling:
         u = generator(key).standard_normal((num, target.space.dim))
         return np.concatenate([prior.unconstrain(prior.sample(key, num)), u], axis=1)
 
-    return Sampling(target, JointReference(prior), draw, length=_LENGTH, **settings)
+    densities = target, JointReference(prior)
+    return Sampling(*densities, draw, length=_LENGTH, blocks=blocks_of(prior), **settings)
 
 
 def statistics_at(

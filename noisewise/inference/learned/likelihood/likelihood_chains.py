@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,8 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference.learned.common.populations import Sampling
+from noisewise.inference.contract.effects import blocks_of
+from noisewise.inference.learned.common.sampling import Sampling
 from noisewise.priors.prior import Prior
 
 
@@ -46,7 +49,7 @@ class LogPosterior(eqx.Module):
 
 
 def posterior_sampling(
-    prior: Prior, likelihood: LogLikelihood, settings: dict[str, int]
+    prior: Prior, likelihood: LogLikelihood, settings: dict[str, Any]
 ) -> Sampling:
     """Particles from the prior to the posterior of one observation.
 
@@ -62,4 +65,5 @@ def posterior_sampling(
     def draw(key: Array, num: int) -> Float[np.ndarray, "n p"]:
         return prior.unconstrain(prior.sample(key, num))
 
-    return Sampling(LogPosterior(likelihood, prior), LogPrior(prior), draw, **settings)
+    densities = LogPosterior(likelihood, prior), LogPrior(prior)
+    return Sampling(*densities, draw, blocks=blocks_of(prior), **settings)
