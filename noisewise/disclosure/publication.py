@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +11,7 @@ import numpy as np
 from noisewise import __version__
 from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike, as_path, write_atomically
-from noisewise._core.json_files import (
-    parse_json,
-    read_json,
-    require_text,
-)
+from noisewise._core.json_files import parse_json, read_json, require_text
 from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure import display, release_files
 from noisewise.disclosure.fields import (
@@ -37,7 +31,8 @@ from noisewise.disclosure.fields import (
 )
 from noisewise.disclosure.tables.cells import as_labels, as_source, names_of, part_of, table_of
 from noisewise.disclosure.tables.frames import released_table
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.disclosure.tables.sums import TableSums, sums_of
+from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.model.sensitivity_check import check_calibration
@@ -253,9 +248,7 @@ class Release:
 
     @property
     def missing(self) -> np.ndarray:
-        """Of which cells nothing was measured, shape (k',). That is public, and says nothing; that
-        a cell is absent says that its noisy number was below a threshold.
-        """
+        """Of which cells nothing was measured, shape (k',). That is public, and says nothing."""
         return ~self.mechanism.measured(self.mechanism.width or len(self.values))
 
     @property
@@ -282,6 +275,23 @@ class Release:
         {'South': 5.0}
         """
         return dataclasses.replace(self, **part_of(self, labels))
+
+    def sums(self, *, total: Any = None, cells: pd.DataFrame | str | None = None) -> TableSums:
+        """Which cells each value adds up, for `nw.simulators.StatisticLaw(fn, sums=...)`.
+
+        A label that is empty, or the word `total`, says: summed over this column.
+
+        Args:
+            total: The word, or for columns by name their words.
+            cells: The labels of all cells, or "product"; by default the rows with all labels.
+
+        >>> import noisewise as nw
+        >>> labels = {"state": ["A", "A", "A"], "county": ["a1", "a2", None]}
+        >>> found = Release([3, 5, 9], nw.mechanisms.DiscreteLaplace(2.0), labels=labels).sums()
+        >>> found, found.matrix.tolist()
+        (TableSums(3 numbers of 2 cells by state, county), [[1, 0], [0, 1], [1, 1]])
+        """
+        return sums_of(self, total, cells)
 
     @property
     def guarantee_is_stated(self) -> bool:
@@ -316,7 +326,7 @@ class Release:
         """
         path = as_path(path)
         if overwrite:
-            _require_release(path)
+            release_files.require_release(path)
         write_atomically(path, self.to_json(), overwrite=overwrite)
 
     @classmethod
@@ -387,13 +397,3 @@ class Release:
         from noisewise.disclosure.combining import combined
 
         return combined(releases)
-
-
-def _require_release(path: Path) -> None:
-    """Refuse to overwrite a file that is something else than a release."""
-    if not path.exists():
-        return
-    with contextlib.suppress(FileFormatError):
-        if read_json(path, "The file").get("schema") == release_files.SCHEMA:
-            return
-    raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")

@@ -7,14 +7,16 @@ as version 1, which stays as it was.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisewise import mechanisms
-from noisewise._core.json_files import dump_json, reading, require_keys, require_schema
+from noisewise._core.json_files import dump_json, read_json, reading, require_keys, require_schema
 from noisewise._core.neighbours import ReplaceOne
 from noisewise.disclosure.fields import or_none, relation_from, relation_in_file
-from noisewise.errors import FileFormatError
+from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.mechanisms.guarantees import guarantee_from_spec
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ def text_of(release: Release) -> str:
     if version == 1:
         fields = {name: value for name, value in fields.items() if name not in _ADDED}
     return dump_json({"schema": SCHEMA, "schema_version": version, **fields})
+
+
+def require_release(path: Path) -> None:
+    """Refuse to overwrite a file that is something else than a release.
+
+    Args:
+        path: The file.
+    """
+    if not path.exists():
+        return
+    with contextlib.suppress(FileFormatError):
+        if read_json(path, "The file").get("schema") == SCHEMA:
+            return
+    raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")
 
 
 def _fits_version_1(release: Release) -> bool:

@@ -59,6 +59,9 @@ def _of_law(
 ) -> np.ndarray | None:
     from noisewise.laws import Privatized
 
+    if simulator.sums is not None:
+        return None
+
     def one(row: Array) -> Array:
         law = Privatized(simulator.law(row), mechanism)
         if law.event_shape:

@@ -187,18 +187,7 @@ def _cells(
     _refuse_twice(rows, "frame")
     if cells is None:
         return Cells(own, numbers, np.arange(len(rows)))
-    if isinstance(cells, str):
-        if cells != PRODUCT:
-            raise InvalidInputError(
-                f'cells must be a data frame with the labels of all public cells, or "{PRODUCT}"'
-                f" for all combinations of labels, got {cells!r}."
-            )
-        public = _combinations(own)
-    else:
-        listed = _as_frame(cells, "cells")
-        for name in labels:
-            column_of(listed, name, "cells must have the labels")
-        public = _labels(listed, labels)
+    public = public_cells(own, cells)
     wanted = rows_of(public)
     _refuse_twice(wanted, "cells")
     place = {row: j for j, row in enumerate(rows)}
@@ -211,6 +200,28 @@ def _cells(
         )
     at = np.array([place.get(row, -1) for row in wanted])
     return Cells(public, np.where(at >= 0, numbers[at], math.nan), at)
+
+
+def public_cells(own: dict[str, tuple[Label, ...]], cells: Any) -> dict[str, tuple[Label, ...]]:
+    """The labels of all cells: those of a frame, all combinations of labels, or the cells' own.
+
+    Args:
+        own: For each dimension the labels that occur.
+        cells: A frame with the dimensions as columns, "product", or None.
+    """
+    if cells is None:
+        return own
+    if isinstance(cells, str):
+        if cells != PRODUCT:
+            raise InvalidInputError(
+                f'cells must be a data frame with the labels of all public cells, or "{PRODUCT}"'
+                f" for all combinations of labels, got {cells!r}."
+            )
+        return _combinations(own)
+    listed = _as_frame(cells, "cells")
+    for name in own:
+        column_of(listed, name, "cells must have the labels")
+    return _labels(listed, list(own))
 
 
 def _labels(frame: pd.DataFrame, labels: list[str]) -> dict[str, tuple[Label, ...]]:

@@ -117,6 +117,11 @@ class MarginalNUTS(AbstractMethod):
                 " nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta['rate'])), or the law"
                 " at hand. Where it can only be simulated, nw.infer serves."
             )
+        if simulator.sums is not None:
+            return (
+                "MarginalNUTS sums each number out by itself, and here they are sums of the same"
+                " cells: use nw.inference.CountAugmentationMCMC, or nw.infer."
+            )
         try:
             with jax.enable_x64(True):
                 dim = jax.ShapeDtypeStruct((model.prior.dim,), jnp.float64)
