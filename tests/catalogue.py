@@ -11,11 +11,14 @@ import numpy as np
 from noisewise.mechanisms import (
     AbstractMechanism,
     Clamped,
+    Crosswise,
+    DirectQuestion,
     DiscreteGaussian,
     DiscreteLaplace,
     EuclideanLaplace,
     Exact,
     ExponentialMechanism,
+    ForcedResponse,
     Gaussian,
     Laplace,
     PaddedBinomial,
@@ -23,9 +26,13 @@ from noisewise.mechanisms import (
     Product,
     RandomizedResponse,
     Rounded,
+    StochasticLieDetector,
     Thresholded,
     TransitionTable,
+    Triangular,
     Unmeasured,
+    UnrelatedQuestion,
+    Warner,
 )
 
 
@@ -153,6 +160,22 @@ def table(mechanism: TransitionTable, s: list[float]) -> Case:
         mechanism,
         np.asarray(s),
         lambda rng, n: rng.choice(inputs, (n, len(s))),
+        best=best,
+        continuous=False,
+    )
+
+
+def survey(mechanism: AbstractMechanism, s: list[float]) -> Case:
+    """Answers 0 or 1; which of them is the better for an answer depends on the sign of the slope."""
+    no, yes = mechanism._yes()
+
+    def best(y: np.ndarray) -> np.ndarray:
+        return np.where(np.greater_equal(yes, no), y, 1.0 - y)
+
+    return Case(
+        mechanism,
+        np.asarray(s),
+        lambda rng, n: rng.integers(2, size=(n, len(s))).astype(float),
         best=best,
         continuous=False,
     )
@@ -320,6 +343,16 @@ MECHANISMS = {
     "TransitionTable k=3": table(
         TransitionTable([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], inputs=(2.0, 5.0)), [2.0, 5.0, 5.0]
     ),
+    "Warner": survey(Warner(p=0.3), [1.0]),
+    "ForcedResponse": survey(ForcedResponse(truth=0.6, yes=0.1), [1.0]),
+    "ForcedResponse by column": survey(
+        ForcedResponse(truth=[0.6, 0.75, 0.5], yes=[0.1, 0.2, 0.25], sensitivity=2), [1.0, 0.0, 1.0]
+    ),
+    "UnrelatedQuestion": survey(UnrelatedQuestion(p=0.7, prevalence=0.4), [0.0]),
+    "Crosswise by column": survey(Crosswise(p=[0.2, 0.3, 0.85]), [1.0, 1.0, 0.0]),
+    "Triangular": survey(Triangular(p=0.4), [0.0]),
+    "DirectQuestion": survey(DirectQuestion(), [1.0]),
+    "StochasticLieDetector": survey(StochasticLieDetector(truth=0.6, p=0.8), [1.0]),
     "Product of cells": Case(
         Product(
             [

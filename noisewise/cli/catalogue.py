@@ -96,7 +96,9 @@ _MECHANISMS = {
     "Clamped": (
         "Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval."
     ),
+    "Crosswise": "The crosswise design: do two statements have the same answer?",
     "DensityMechanism": _USERS_OWN,
+    "DirectQuestion": "The question without a device: answers as they are.",
     "DiscreteGaussian": "Independent discrete Gaussian noise on a lattice.",
     "DiscreteLaplace": "Independent discrete Laplace noise on a lattice.",
     "EuclideanLaplace": (
@@ -104,6 +106,7 @@ _MECHANISMS = {
     ),
     "Exact": "Numbers published as they are, without noise.",
     "ExponentialMechanism": "The exponential mechanism over finitely many candidates.",
+    "ForcedResponse": "Forced response: the truth, a forced yes or a forced no.",
     "Gaussian": "Independent Gaussian noise.",
     "Laplace": "Independent Laplace noise.",
     "PaddedBinomial": (
@@ -114,9 +117,16 @@ _MECHANISMS = {
     "RandomizedResponse": "Randomised response over categories.",
     "Rounded": "Counts rounded to multiples of a base, at random or to the nearest.",
     "SampledMechanism": _USERS_OWN,
+    "StochasticLieDetector": (
+        "The stochastic lie detector: Warner's design where some of those concerned do not keep to"
+        " it."
+    ),
     "Thresholded": "Noisy numbers that are published only if they reach a threshold.",
     "TransitionTable": "Finitely many values in, finitely many out, with any probabilities.",
+    "Triangular": "The triangular design: is at least one of two statements true?",
     "Unmeasured": "Cells of which nothing was measured.",
+    "UnrelatedQuestion": "The unrelated question design: the sensitive question or a harmless one.",
+    "Warner": "Warner's randomised response: the statement or its opposite.",
 }
 
 _QUERIES = (

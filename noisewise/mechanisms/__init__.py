@@ -12,11 +12,14 @@ from noisewise._core.specs import concrete, registered, require_few
 from noisewise.mechanisms import supports
 from noisewise.mechanisms.base import AbstractMechanism, Capability, from_spec_with
 from noisewise.mechanisms.clamped import Clamped
+from noisewise.mechanisms.crosswise import Crosswise
+from noisewise.mechanisms.direct_question import DirectQuestion
 from noisewise.mechanisms.discrete_gaussian import DiscreteGaussian
 from noisewise.mechanisms.discrete_laplace import DiscreteLaplace
 from noisewise.mechanisms.euclidean_laplace import EuclideanLaplace
 from noisewise.mechanisms.exact_cells import Exact
 from noisewise.mechanisms.exponential_mechanism import ExponentialMechanism
+from noisewise.mechanisms.forced_response import ForcedResponse
 from noisewise.mechanisms.gaussian import Gaussian
 from noisewise.mechanisms.guarantees import compose
 from noisewise.mechanisms.laplace import Laplace
@@ -26,21 +29,28 @@ from noisewise.mechanisms.point_sets import IndependentUniforms, ScrambledSobol
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.mechanisms.rounded import Rounded
+from noisewise.mechanisms.stochastic_lie_detector import StochasticLieDetector
 from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.mechanisms.transition_table import TransitionTable
+from noisewise.mechanisms.triangular import Triangular
 from noisewise.mechanisms.unmeasured import Unmeasured
+from noisewise.mechanisms.unrelated_question import UnrelatedQuestion
 from noisewise.mechanisms.user_defined import DensityMechanism, SampledMechanism
+from noisewise.mechanisms.warner import Warner
 
 __all__ = [
     "AbstractMechanism",
     "Capability",
     "Clamped",
+    "Crosswise",
     "DensityMechanism",
+    "DirectQuestion",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "EuclideanLaplace",
     "Exact",
     "ExponentialMechanism",
+    "ForcedResponse",
     "Gaussian",
     "IndependentUniforms",
     "Laplace",
@@ -51,9 +61,13 @@ __all__ = [
     "Rounded",
     "SampledMechanism",
     "ScrambledSobol",
+    "StochasticLieDetector",
     "Thresholded",
     "TransitionTable",
+    "Triangular",
     "Unmeasured",
+    "UnrelatedQuestion",
+    "Warner",
     "compose",
     "from_spec",
     "register",
