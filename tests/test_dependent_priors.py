@@ -65,6 +65,33 @@ def dependent_simplex():
     numpyro.sample("normal", dist.MultivariateNormal(share, covariance_matrix=cov))
 
 
+def autoregressive():
+    share = numpyro.sample("share", dist.Uniform(-0.9, 0.9))
+    step = numpyro.sample("step", dist.HalfNormal(1.0))
+    chain = dist.GaussianStateSpace(6, share * jnp.eye(2), scale_tril=step * jnp.eye(2))
+    numpyro.sample("level", chain)
+
+
+LINE = np.eye(5, k=1) + np.eye(5, k=-1)
+"""Five places, each beside the next."""
+
+
+def neighbours():
+    alike = numpyro.sample("alike", dist.Beta(2.0, 2.0))
+    tight = numpyro.sample("tight", dist.Gamma(2.0, 1.0))
+    numpyro.sample("place", dist.CAR(jnp.zeros(5), alike, tight, LINE))
+
+
+def normal_with_a_scale():
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.3).expand([2]).to_event(1))
+    alike = numpyro.sample("alike", dist.Uniform(-0.9, 0.9))
+    numpyro.sample("pair", dist.MultivariateNormal(0.0, covariance(scale, alike)))
+
+
+def covariance(scale, alike):
+    return scale[:, None] * scale * jnp.where(np.eye(2) == 1, 1.0, alike)
+
+
 def written(name):
     """The same priors as mappings with functions."""
     return {
@@ -103,6 +130,23 @@ def written(name):
                 share, covariance_matrix=0.5 * jnp.eye(3) + 0.5 * share.max()
             ),
         },
+        "autoregressive": lambda: {
+            "share": dist.Uniform(-0.9, 0.9),
+            "step": dist.HalfNormal(1.0),
+            "level": lambda share, step: dist.GaussianStateSpace(
+                6, share * jnp.eye(2), scale_tril=step * jnp.eye(2)
+            ),
+        },
+        "neighbours": lambda: {
+            "alike": dist.Beta(2.0, 2.0),
+            "tight": dist.Gamma(2.0, 1.0),
+            "place": lambda alike, tight: dist.CAR(jnp.zeros(5), alike, tight, LINE),
+        },
+        "normal with a scale": lambda: {
+            "scale": dist.LogNormal(0.0, 0.3).expand([2]),
+            "alike": dist.Uniform(-0.9, 0.9),
+            "pair": lambda scale, alike: dist.MultivariateNormal(0.0, covariance(scale, alike)),
+        },
     }[name]()
 
 
@@ -113,6 +157,9 @@ PROGRAMS = {
     "upper limit": upper_limit,
     "Dirichlet with a concentration": dirichlet_concentration,
     "simplex with dependent weights": dependent_simplex,
+    "autoregressive": autoregressive,
+    "neighbours": neighbours,
+    "normal with a scale": normal_with_a_scale,
 }
 PRIORS = {name: nw.Prior(written(name)) for name in PROGRAMS}
 
@@ -122,6 +169,8 @@ def blocks(prior, theta):
 
 
 FAST = ["eight schools", "upper limit", "simplex with dependent weights"]
+SLOW = ["autoregressive", "neighbours"]
+"""Their programs take seconds to compile."""
 EACH = pytest.mark.parametrize(
     "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS]
 )
@@ -181,7 +230,9 @@ def test_draws_are_those_of_numpyro(name):
     assert ks_of(name, PRIORS[name]) < KS_LIMIT
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in PROGRAMS]
+)
 def test_densities_are_those_of_numpyro(name):
     assert density_gap(name, PRIORS[name]) < 1e-9
 
@@ -233,7 +284,9 @@ def test_a_forgotten_jacobian_is_caught(monkeypatch):
     assert density_gap("upper limit", prior) < 1e-9
 
 
-@pytest.mark.parametrize(("name", "site"), [("eight schools", "tau"), ("upper limit", "top")])
+@pytest.mark.parametrize(
+    ("name", "site"), [("eight schools", "tau"), ("upper limit", "top"), ("autoregressive", "step")]
+)
 def test_a_parent_of_another_row_is_caught(name, site, monkeypatch):
     sound = coordinates.sample
 

@@ -140,7 +140,8 @@ def tempered(
             by default N, as with `tuning`.
         num_populations: Populations that are resampled apart, consecutive rows of `start`.
         num_moves: Moves at each temperature.
-        num_warmup: Moves at lambda = 1 before the first draw; the first 5 still tune the step.
+        num_warmup: Moves at lambda = 1 before the first draw; the first 5 still tune the step, with
+            `tuning` too. 0 keeps that step.
         num_draws: Draws of each particle.
         thin: Moves per draw.
         tuning: Of an earlier run, whose last draws `start` then are: the chains go on at
@@ -175,14 +176,14 @@ def tempered(
         )
     with jax.enable_x64(True):
         target, reference = as_pytree(log_density), as_pytree(log_reference)
-        power, evidence, fresh = 1.0, np.zeros(groups), tuning is None
+        power, evidence, tunes = 1.0, np.zeros(groups), tuning is None or numbers[1] > 0
         if tuning is None:
             choose_key, key = jax.random.split(key)
             z, power, evidence = chosen(choose_key, target, reference, z, groups, num)
             tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
         limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
         begin = jnp.asarray(z), tuning, jnp.asarray(power), jnp.asarray(evidence)
-        starts = jnp.asarray(int(fresh))
+        starts = jnp.asarray(int(tunes))
         end = _run(key, target, reference, *begin, starts, limits, num_draws)
         end = jax.tree.map(np.asarray, end)
     draws = end.draws if end.power >= 1.0 else np.repeat(end.z[None], num_draws, axis=0)

@@ -302,16 +302,16 @@ def test_particles_that_only_proposed_are_not_the_last(monkeypatch):
     """
     asked, start = [], Populations.start
 
-    def noted(self, key, run, *, num_warmup=None):
-        asked.append(num_warmup)
-        start(self, key, run, num_warmup=num_warmup)
+    def noted(self, key, run, *, num_warmup=None, finds_shares=True):
+        asked.append((num_warmup, finds_shares))
+        start(self, key, run, num_warmup=num_warmup, finds_shares=finds_shares)
 
     monkeypatch.setattr(Populations, "start", noted)
     problem = nw.problems.gaussian_mean(1.0)
     PLE(num_rounds=3, max_simulations=400).infer(
         KEY, problem.model, problem.observed, progress=False
     )
-    assert asked == [3, None]
+    assert asked == [(3, False), (None, True)]
 
 
 @pytest.mark.slow

@@ -30,6 +30,10 @@ from noisewise.samplers.tempered import SHORTEST_FULL_STEP, TemperedDraws, tempe
 
 _THIN = 2
 """Moves per draw: neighbours are correlated, and half of them say as much in half the memory."""
+_ROUGH_WARMUP = 5
+"""Moves before the draws that shares are taken from: enough to tune the step, as particles arrive
+by weights and medians need no more.
+"""
 _MAX_RUNS = 24
 """Runs of the particles, new ones or longer ones, after which what is known is reported."""
 _MAX_FRESH = 6
@@ -96,22 +100,47 @@ class Populations:
         z = sampling.draw(key, sampling.num_starts)
         return bool(np.isfinite(log_densities(sampling.reference, z, sampling.target)[1]).any())
 
-    def start(self, key: Array, run: InferenceRun, *, num_warmup: int | None = None) -> None:
-        """New populations from the reference law, and their first draws. With effects around means
-        a first run at shares of 1/2 finds the shares.
+    def start(
+        self,
+        key: Array,
+        run: InferenceRun,
+        *,
+        num_warmup: int | None = None,
+        finds_shares: bool = True,
+    ) -> None:
+        """New populations from the reference law, and their first draws. Effects around means first
+        move at shares of 1/2, whose draws find the shares, and then by these.
 
         Args:
             key: JAX PRNG key.
             run: The inference.
             num_warmup: Replaces that of the settings.
+            finds_shares: Whether to look for shares that are not yet known; they stay 1/2 if not.
         """
         draw_key, move_key = jax.random.split(key)
         start = self.sampling.draw(draw_key, self.sampling.num_starts)
         num = self.sampling.num_warmup if num_warmup is None else num_warmup
-        if self.sampling.lacks_shares:
-            rough = self._advanced(run, jax.random.fold_in(move_key, 1), start, None, num)
-            self.sampling = self.sampling.with_shares_at(rough.draws)
-        self._runs.append(self._advanced(run, move_key, start, None, num))
+        if not (finds_shares and self.sampling.lacks_shares):
+            self._runs.append(self._advanced(run, move_key, start, None, num))
+            return
+        rough_key = jax.random.fold_in(move_key, 1)
+        rough = self._advanced(run, rough_key, start, None, min(num, _ROUGH_WARMUP))
+        self.sampling = self.sampling.with_shares_at(rough.draws)
+        if rough.power < 1.0:
+            self._runs.append(self._advanced(run, move_key, start, None, num))
+        else:
+            self._runs.append(self._by_shares(run, move_key, rough, num))
+
+    def _by_shares(
+        self, run: InferenceRun, key: Array, rough: TemperedDraws, num_warmup: int
+    ) -> TemperedDraws:
+        """The same particles in the coordinates that they have shown to be better."""
+        start = rough.draws[-1].reshape(-1, rough.draws.shape[-1])
+        tuning = Tuning(rough.tuning.step_size, self.sampling.covariance_of(start))
+        found = self._advanced(run, key, start, tuning, num_warmup)
+        return dataclasses.replace(
+            found, log_evidence=rough.log_evidence, num_temperatures=rough.num_temperatures
+        )
 
     def go_on(self, key: Array, run: InferenceRun) -> None:
         """As many draws again of the newest populations."""

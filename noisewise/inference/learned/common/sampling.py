@@ -19,6 +19,7 @@ from jaxtyping import Float
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
 from noisewise.samplers.densities import as_pytree
+from noisewise.samplers.hamiltonian import cloud_covariance
 from noisewise.samplers.hierarchies.centring import Centred, LocationScale, shares_at
 from noisewise.samplers.tempered import precompile_tempered
 
@@ -123,6 +124,11 @@ class Sampling:
     def from_moved(self, w: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """z of rows in the coordinates in which particles move."""
         return self._in_blocks(_to_z, w) if self.blocks else w
+
+    def covariance_of(self, z: Float[np.ndarray, "n d"]) -> Float[Array, "d d"]:
+        """The covariance of rows of z in the coordinates in which particles move."""
+        with jax.enable_x64(True):
+            return cloud_covariance(jnp.asarray(self.to_moved(z)))
 
     def _centred(self, density: Any) -> Centred:
         return Centred(density, self.blocks, 0.5 if self.shares is None else self.shares)

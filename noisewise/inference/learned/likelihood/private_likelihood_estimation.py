@@ -201,7 +201,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             likelihood = learner.learn(learn_key, number, fit, warm_up=warm_up)
             found = likelihood.populations(run.observed)
             num_warmup = None if last else min(_WARMUP_TO_PROPOSE, self.num_warmup)
-            found.start(chain_key, run, num_warmup=num_warmup)
+            found.start(chain_key, run, num_warmup=num_warmup, finds_shares=last)
             if last or not run.stop.finished:
                 break
             z = found.chosen(self.num_simulations)
