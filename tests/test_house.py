@@ -12,7 +12,7 @@ import noisewise
 PACKAGE = Path(noisewise.__file__).parent
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
 COMMON = ("_core", "_compile")
-CATALOGUES = {"cli", "mechanisms", "queries", "simulators"}
+CATALOGUES = {"cli", "mechanisms", "problems", "queries", "simulators"}
 MOST_MODULES = 15
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 

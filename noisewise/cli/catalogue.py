@@ -31,10 +31,20 @@ _POTENTIAL = "infected proportion of 100000 potential contacts, every"
 
 _PROBLEMS = (
     Item(
+        "contingency",
+        "contingency",
+        "An odds ratio from a noisy 4 x 2 x 2 table of a known number of people.",
+    ),
+    Item(
         "gaussian-mean",
         "gaussian_mean",
         "The mean of normal records, released with noise: small enough for quadrature and for"
         " every method.",
+    ),
+    Item(
+        "incomes",
+        "incomes",
+        "The law of incomes from a noisy histogram of a known number of people.",
     ),
     Item(
         "linear-regression",
@@ -164,7 +174,8 @@ def problems() -> tuple[Item, ...]:
     """The ready problems, one for each outbreak.
 
     >>> [item.slug for item in problems() if not item.slug.startswith("outbreak")]
-    ['gaussian-mean', 'linear-regression', 'log-linear', 'randomized-response', 'sir', 'small-area']
+    ['contingency', 'gaussian-mean', 'incomes', 'linear-regression', 'log-linear',
+     'randomized-response', 'sir', 'small-area']
     """
     return _PROBLEMS
 

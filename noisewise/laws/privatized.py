@@ -17,6 +17,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.routes import AbstractRoute, route_of
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.simulators.multinomial_draws import draw_counts
 
 
 class Privatized(dist.Distribution):
@@ -123,7 +124,8 @@ class Privatized(dist.Distribution):
         law = self.law
         if not self.event_shape and tuple(law.batch_shape) != tuple(self.batch_shape):
             law = law.expand(tuple(self.batch_shape))
-        drawn = law.sample(first, sample_shape)  # in the caller's precision, as numpyro's programs
+        # in the caller's precision, as numpyro's programs
+        drawn = draw_counts(law, first, sample_shape)
         rows = drawn.shape or (1,)
         shape = (*rows[:-1], self.mechanism.num_uniforms(rows[-1]))
         bits = jax.random.bits(second, (2, *shape), np.uint32)  # 64-bit ones need JAX's flag

@@ -18,6 +18,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, NoisewiseError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
+from noisewise.simulators.multinomial_draws import draw_counts
 from noisewise.simulators.named import Layout, NamedTheta, named
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class StatisticLaw(AbstractSimulator):
 
 def _draw(simulator: StatisticLaw) -> _compiled.One:
     def one(key: Array, theta: Array) -> Array:
-        cells = simulator.law(theta).sample(key).astype(jnp.float64).reshape(-1)
+        cells = draw_counts(simulator.law(theta), key).astype(jnp.float64).reshape(-1)
         if simulator.sums is None:
             return cells
         return jnp.asarray(simulator.sums, jnp.float64) @ cells

@@ -64,6 +64,8 @@ PROBLEMS = {
     ),
     "randomized_response": lambda: nw.problems.randomized_response(1.0),
     "small_area": lambda: nw.problems.small_area(1.0),
+    "contingency": lambda: nw.problems.contingency(1.0, num_people=200),
+    "incomes": lambda: nw.problems.incomes(1.0, num_people=200),
     **{name: lambda name=name: nw.problems.outbreak(name) for name in NAMES},
 }
 
