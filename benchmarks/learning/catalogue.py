@@ -31,6 +31,9 @@ TUNED: Catalogue = {
         incomes, seed=16, records=2000, bins=24, top=8.0, mechanism=DiscreteGaussian(scale=4.0)
     ),
     "groups-6": partial(groups, seed=17, num=6, sd=0.5, noise=0.5),
+    "zeros-12": partial(
+        zero_cases, seed=18, num=12, typical=20.0, mechanism=DiscreteGaussian(scale=2.5)
+    ),
 }
 HELD_OUT: Catalogue = {
     "linear-8": partial(linear, seed=31, dim=8, width=8, sd=0.2, noise=0.25),

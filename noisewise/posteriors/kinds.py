@@ -74,6 +74,7 @@ class Kind(enum.StrEnum):
     LIKELIHOOD_CHAINS_NOT_SETTLED = "likelihood chains not settled"
     JOINT_CHAINS_NOT_SETTLED = "joint chains not settled"
     STATISTICS_IMPOSSIBLE = "statistics impossible"
+    LEARNT_DRAWS_NOT_FINITE = "learnt draws not finite"
     LATENT_CHAINS_NOT_SETTLED = "latent chains not settled"
     LATENT_OUTSIDE_SIMULATIONS = "latent outside simulations"
     SPIKE_AND_SLAB = "spike and slab"

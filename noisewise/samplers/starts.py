@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
@@ -72,18 +72,26 @@ def chosen(
         log_weights = np.where(np.isfinite(ratio), power * ratio, -np.inf).reshape(groups, -1)
     evidence = logsumexp(log_weights, axis=1) - math.log(log_weights.shape[1])
     places = generator(key).random(groups)
-    size = log_weights.shape[1]
     rows = [
-        number * size + systematic_rows(_weights(each), num // groups, place)
+        _rows(each, log_weights, number, num // groups, place)
         for number, (each, place) in enumerate(zip(log_weights, places, strict=True))
     ]
     return z[np.concatenate(rows)], power, evidence
 
 
-def _weights(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Weights that sum to 1; equal ones where all are impossible."""
-    possible = np.isfinite(log_weights).any()
-    return normalised(log_weights if possible else np.zeros(len(log_weights)))
+def _rows(
+    own: Float[np.ndarray, " n"],
+    all_of_them: Float[np.ndarray, "g n"],
+    number: int,
+    num: int,
+    place: float,
+) -> Int[np.ndarray, " num"]:
+    """Starts of population `number` by its log weights, or by those of all populations where its
+    own are impossible: it counts for nothing then, but the moves of the others are tuned to it too.
+    """
+    if np.isfinite(own).any():
+        return number * len(own) + systematic_rows(normalised(own), num, place)
+    return systematic_rows(normalised(all_of_them.reshape(-1)), num, place)
 
 
 def _first_power(ratio: Float[np.ndarray, " n"], wanted: float) -> float:

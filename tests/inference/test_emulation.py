@@ -113,3 +113,17 @@ def test_too_many_parameters_or_statistics_known_too_well_are_left_to_particles(
     assert drawn_by_weights(KEY, law_of(draw, width=30), run) is None
     many = {f"t{i}": dist.Normal(0, 1) for i in range(7)}
     assert drawn_by_weights(KEY, None, run_of(many, [0.3], 0.5)) is None
+
+
+def test_draws_that_are_nan_are_lost_and_mentioned():
+    """A tenth of them is NaN; the answer is that of the others."""
+
+    def draw(rng, theta):
+        s = theta + 0.5 * rng.normal(size=theta.shape)
+        return np.where(rng.random(theta.shape) < 0.1, np.nan, s)
+
+    run = run_of({"theta": dist.Normal(0, 1)}, [1.2], 0.5)
+    found = drawn_by_weights(KEY, law_of(draw), run)
+    (lost,) = [f for f in run.findings if f.kind is nw.posteriors.Kind.LEARNT_DRAWS_NOT_FINITE]
+    assert 0.08 < lost.numbers["failed"] / lost.numbers["draws"] < 0.12
+    assert abs(found.theta.mean() - 0.8) < 0.12

@@ -11,6 +11,7 @@ import noisewise as nw
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.populations import Populations, Sampling
+from noisewise.samplers import starts
 from noisewise.samplers.hamiltonian import Tuning
 from noisewise.samplers.tempered import TemperedDraws
 
@@ -242,3 +243,34 @@ def test_where_moves_crawl_fewer_draws_are_enough(monkeypatch):
     crawling = dataclasses.replace(found._runs[0], tuning=Tuning(np.asarray(0.01), np.eye(2)))
     found._runs = [crawling]
     assert asked_of(found, monkeypatch) == ["go on"]
+
+
+def test_populations_without_a_possible_start_count_for_nothing():
+    """Four of 16 populations far away, without evidence: the others are worth what they are worth
+    alone, in ranks, effective size, R-hat and weights, and none of the four is chosen.
+    """
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4, 16, 100, 2))
+    draws[:, 12:] = 50.0 + 1e-3 * draws[0, 12:]  # each particle for ever where it started
+    log_evidence = np.where(np.arange(16) < 12, rng.normal(size=16), -np.inf)
+    found, alone = held(draws, log_evidence), held(draws[:, :12], log_evidence[:12])
+    assert found.effective_size == alone.effective_size > 1000
+    assert found._memory == alone._memory < 0.1
+    assert found.r_hat == alone.r_hat
+    assert found.chosen(200).max() < 10.0
+    np.testing.assert_allclose(found._weights(), np.r_[np.full(12, 1 / 12), np.zeros(4)])
+
+
+def test_a_population_without_a_possible_start_takes_starts_of_others():
+    """The second half of the prior draws is impossible; tuning sees every particle."""
+    positive = lambda z: jnp.where(z[0] > 0.0, -0.5 * jnp.sum(z**2), -jnp.inf)
+    z = (
+        np.abs(np.random.default_rng(0).normal(size=(400, 1)))
+        * np.repeat([1.0, -1.0], 200)[:, None]
+    )
+    with jax.enable_x64(True):
+        particles, power, evidence = starts.chosen(KEY, positive, normal, z, 2, 100)
+    assert power == 1.0
+    assert evidence[0] == 0.0
+    assert evidence[1] == -np.inf
+    assert (particles > 0.0).all()

@@ -74,6 +74,7 @@ FINDINGS = {
     Kind.LIKELIHOOD_CHAINS_NOT_SETTLED: [{**_SETTLING, "finished": end} for end in (True, False)],
     Kind.JOINT_CHAINS_NOT_SETTLED: [{**_SETTLING, "lattice": here} for here in (True, False)],
     Kind.STATISTICS_IMPOSSIBLE: [{}],
+    Kind.LEARNT_DRAWS_NOT_FINITE: [{"failed": 3, "draws": 64_000}],
     Kind.LATENT_CHAINS_NOT_SETTLED: [_SETTLING],
     Kind.LATENT_OUTSIDE_SIMULATIONS: [{"share": 0.2}],
     Kind.SPIKE_AND_SLAB: [{}],

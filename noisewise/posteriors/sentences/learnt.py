@@ -95,6 +95,10 @@ SENTENCES = {
         "No statistic that the model predicts can have led to this observation: these are draws "
         "from the prior. Check the observation and the model."
     ),
+    Kind.LEARNT_DRAWS_NOT_FINITE: (
+        "{failed:,} of {draws:,} draws of the learnt law of statistics were NaN, and count "
+        "as impossible: it was asked where it had seen nothing. Simulate more."
+    ),
     Kind.LATENT_CHAINS_NOT_SETTLED: (
         "The chains over latent statistics have not settled: effective size {effective_size:.0f} "
         "(at least {enough} wanted), R-hat {r_hat:.3f} (at most 1.01 wanted). Raise num_warmup, or "

@@ -15,7 +15,7 @@ import dataclasses
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.stats import norm, rankdata
 
 from noisewise._core.arrays import Array
@@ -80,13 +80,13 @@ class Populations:
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
         self.effective_size, self.num_divergent, self.acceptance = 0.0, 0, 0.0
-        self._memories = [1.0]
+        self._memory = self._newest_memory = 1.0
         self._runs: list[TemperedDraws] = []
 
     @property
     def r_hat(self) -> float:
         """The nested R-hat of the populations, sqrt(1 + between / within), as measured."""
-        size, num = max(self.effective_size, 1e-9), len(self._weights())
+        size, num = max(self.effective_size, 1e-9), sum(here.sum() for here in self._counted)
         return float(np.sqrt(1.0 + num / size))
 
     @property
@@ -162,7 +162,7 @@ class Populations:
         stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
             arrived = self._runs[-1].power >= 1.0
-            helps = arrived and stalls < _MAX_STALLS and self._memories[-1] < _STUCK
+            helps = arrived and stalls < _MAX_STALLS and self._newest_memory < _STUCK
             easy = helps and self._runs[-1].tuning.step_size >= SHORTEST_FULL_STEP
             enough = self.sampling.target_ess
             enough = enough if easy else min(enough, MANY_DRAWS)
@@ -190,11 +190,18 @@ class Populations:
         """Measure the effective size: of the values, their ranks and the squares of both
         directions from the mean, whichever is smallest.
         """
-        values = [found.draws.swapaxes(0, 1) for found in self._runs]
+        counted = self._counted
+        values = [
+            found.draws[:, here].swapaxes(0, 1)
+            for found, here in zip(self._runs, counted, strict=True)
+            if here.any()
+        ]
         flat = np.concatenate([part.reshape(-1, part.shape[-1]) for part in values])
         columns = _told(flat)
-        self._memories = _memories(columns, [part.shape for part in values])
-        weights = self._weights()
+        memories = _memories(columns, [part.shape for part in values])
+        self._memory = max(memories)
+        self._newest_memory = memories[-1] if counted[-1].any() else 1.0
+        weights = self._weights()[np.concatenate(counted)]
         ends = np.cumsum([part[..., 0].size for part in values])[:-1]
         halves = []
         for part, told in zip(values, np.split(columns, ends), strict=True):
@@ -207,10 +214,10 @@ class Populations:
         mean, error = _jackknife(groups.mean(axis=1), weights)
         drift, drift_error = _jackknife(groups[:, 1] - groups[:, 0], weights)
         error = error + np.maximum(drift**2 - drift_error, 0.0) / 4.0
-        variance = self._variance(columns, ends, mean, weights)
+        variance = _variance(np.split(columns, ends), [len(part) for part in values], mean, weights)
         with np.errstate(divide="ignore", invalid="ignore"):
             sizes = np.where(variance > 0.0, variance / error, np.inf)
-        num = sum(found.draws[..., 0].size for found in self._runs)
+        num = sum(part[..., 0].size for part in values)
         arrived = any(found.power >= 1.0 for found in self._runs)
         self.effective_size = float(min(np.nan_to_num(sizes, nan=0.0).min(), num)) * arrived
 
@@ -234,35 +241,33 @@ class Populations:
             num = min(len(z), self.sampling.num_kept)
         return z[systematic_rows(share, num, 0.5)]
 
+    @property
+    def _counted(self) -> list[Bool[np.ndarray, " g"]]:
+        """Which populations of each run count: those that had a possible start, of runs that
+        arrived; all of them where there are none.
+        """
+        arrived = any(found.power >= 1.0 for found in self._runs)
+        there = [
+            np.isfinite(found.log_evidence) & (found.power >= 1.0 or not arrived)
+            for found in self._runs
+        ]
+        return there if np.concatenate(there).any() else [~here for here in there]
+
     def _weights(self) -> Float[np.ndarray, " g"]:
         """What each population counts for: its evidence or, where moves have made particles forget
         where they started and evidences are comparable, all the same.
         """
         arrived = any(found.power >= 1.0 for found in self._runs)
-        log_evidence = np.concatenate(
-            [
-                np.where(found.power >= 1.0 or not arrived, found.log_evidence, -np.inf)
-                for found in self._runs
-            ]
-        )
-        there = np.isfinite(log_evidence)
-        if not there.any():
+        there = np.concatenate(self._counted)
+        log_evidence = np.concatenate([found.log_evidence for found in self._runs])
+        if not np.isfinite(log_evidence[there]).any():
             return np.full(len(there), 1.0 / len(there))
+        log_evidence = np.where(there, log_evidence, -np.inf)
         away = log_evidence[there] - np.median(log_evidence[there])
         comparable = away.max() <= min(_COMPARABLE, _OUTLIER * np.median(np.abs(away)))
-        if arrived and max(self._memories) <= _FORGOTTEN and comparable:
+        if arrived and self._memory <= _FORGOTTEN and comparable:
             return there / there.sum()
         return normalised(log_evidence)
-
-    def _variance(
-        self, columns: np.ndarray, ends: np.ndarray, mean: np.ndarray, weights: np.ndarray
-    ) -> np.ndarray:
-        """The variance of each column over all populations."""
-        parts, groups = np.split(columns, ends), self._runs[0].draws.shape[1]
-        squares = [
-            ((part - mean) ** 2).reshape(groups, -1, part.shape[1]).mean(axis=1) for part in parts
-        ]
-        return weights @ np.concatenate(squares)
 
     def _advanced(
         self,
@@ -321,6 +326,17 @@ def _told(flat: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n q"]:
     """What must be known of draws: values, normal scores, and squared distances from the mean."""
     scores = norm.ppf((rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25))
     return np.concatenate([flat, scores, (flat - flat.mean(axis=0)) ** 2], axis=1)
+
+
+def _variance(
+    parts: list[np.ndarray], groups: list[int], mean: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The variance of each column of the runs' draws over all populations, run by run."""
+    squares = [
+        ((part - mean) ** 2).reshape(num, -1, part.shape[1]).mean(axis=1)
+        for part, num in zip(parts, groups, strict=True)
+    ]
+    return weights @ np.concatenate(squares)
 
 
 def _memories(columns: Float[np.ndarray, "n q"], shapes: list[tuple[int, ...]]) -> list[float]:

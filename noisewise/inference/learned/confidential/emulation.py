@@ -26,7 +26,7 @@ from noisewise.errors import MissingCapabilityError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.importance_sampling import ImportanceSampling
 from noisewise.inference.exact.weighted_draws import relative_variance
-from noisewise.posteriors import AbstractPosterior, Draws
+from noisewise.posteriors import AbstractPosterior, Draws, Kind
 from noisewise.simulators.base import AbstractSimulator
 
 if TYPE_CHECKING:
@@ -62,16 +62,25 @@ WEIGHTS = ("1 + rv", "effective size", _SMALLEST_MODE)
 class LearntSimulator(AbstractSimulator):
     """Draws of s from a learnt law, where others draw databases; those beyond all simulations count
     for their end, so that the mechanism takes them. Columns that follow from others still do.
+
+    Draws that are NaN count as failed simulations.
+
+    Attributes:
+        num_drawn: Draws so far.
+        num_lost: How many of them were NaN.
     """
 
     def __init__(self, law: LearnedConfidentialLikelihood) -> None:
-        self.law = law
+        self.law, self.num_drawn, self.num_lost = law, 0, 0
 
     def draws(self, key: Array, theta: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """One s for each theta."""
         space, bounds = self.law.space, self.law.bounds
         free = list(space.free)
-        within = np.clip(self.law.sample(key, theta)[:, free], *bounds[:, free])
+        drawn = self.law.sample(key, theta)[:, free]
+        self.num_drawn += len(drawn)
+        self.num_lost += int(np.isnan(drawn).any(axis=1).sum())
+        within = np.clip(drawn, *bounds[:, free])
         return np.clip(np.asarray(space.offset) + within @ np.asarray(space.matrix), *bounds)
 
     def _statistics(
@@ -116,6 +125,7 @@ def drawn_by_weights(
         rows = systematic_rows(found.weights, min(law.num_kept, len(found.weights)), place)
         return {
             "numbers": np.array([variance, size, seen]),
+            "draws": np.array([simulator.num_lost, simulator.num_drawn]),
             "theta": found.theta[rows],
             "s": np.asarray(found.statistics)[rows],
         }
@@ -124,6 +134,10 @@ def drawn_by_weights(
     if "theta" not in arrays:
         return None
     run.diagnostics |= dict(zip(WEIGHTS, arrays["numbers"].tolist(), strict=True))
+    lost, drawn = map(int, arrays["draws"])
+    run.withdraw(Kind.LEARNT_DRAWS_NOT_FINITE)
+    if lost:
+        run.warn(Kind.LEARNT_DRAWS_NOT_FINITE, failed=lost, draws=drawn)
     return run.draws(arrays["theta"], arrays["s"], exact=False)
 
 
