@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core import specs
+from noisewise._core.arrays import Array
 from noisewise._core.neighbours import (
     RELATIONS,
     REPLACE_ONE,
@@ -125,6 +126,24 @@ class AbstractMechanism(AbstractNoiseLaw):
                 f" L{self.norm:g} norm between neighbours."
             )
         return self.sensitivity
+
+    # Unknown parameters ---------------------------------------------------------------------------
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names of the model's parameters on which it depends. Their values stand behind s: they
+        are the last `num_unknown` columns of what it takes.
+        """
+        return ()
+
+    @property
+    def num_unknown(self) -> int:
+        """How many numbers its unknown parameters are."""
+        return 0
+
+    def at(self, values: Float[Array, " p"]) -> AbstractMechanism:
+        """The mechanism where its unknown parameters have these values: itself, if it has none."""
+        return self
 
     # Structure and description --------------------------------------------------------------------
 

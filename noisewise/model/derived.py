@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.priors.prior import Prior
 
+if TYPE_CHECKING:
+    from noisewise.model.private_model import PrivateModel
+
 Derived = Callable[[Any], Any]
 """A quantity of theta (..., d), of shape (...)."""
+
+
+NUM_PRIOR_DRAWS = 1000
+"""Draws that stand for a prior in files and pictures: enough for a histogram."""
 
 
 def checked_derived(derived: Any, prior: Prior) -> dict[str, Derived]:
@@ -75,3 +83,19 @@ def derive(name: str, fn: Derived, theta: Float[np.ndarray, "n d"]) -> Float[np.
             f" {rows.shape[:-1]}, got {values.shape}: index columns as theta[..., 0]."
         )
     return values[: len(theta)]
+
+
+def beside_draws(model: PrivateModel, theta: Float[Array, "n d"]) -> dict[str, Any]:
+    """What posteriors keep of a model beside their draws.
+
+    Args:
+        model: The model.
+        theta: The draws, shape (n, d).
+
+    Returns:
+        "derived", the derived quantities by name, and "prior_draws": draws of the prior where no
+        file can hold it, because it has functions; else None.
+    """
+    prior = model.prior
+    drawn = prior.sample(jax.random.key(0), NUM_PRIOR_DRAWS) if prior.dependent else None
+    return {"derived": model.derived_quantities(theta), "prior_draws": drawn}

@@ -16,7 +16,6 @@ from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.simulators import KnowsLikelihood, StatisticLaw
 
 if TYPE_CHECKING:
-    from noisewise.mechanisms.base import AbstractMechanism
     from noisewise.model.private_model import PrivateModel
 
 _ROWS = 16
@@ -41,8 +40,8 @@ def log_likelihood(
     """
     simulator = model.simulator
     if isinstance(simulator, StatisticLaw):
-        return _of_law(simulator, model.mechanism, theta, observed)
-    if not isinstance(simulator, KnowsLikelihood):
+        return _of_law(simulator, model, theta, observed)
+    if not isinstance(simulator, KnowsLikelihood) or model.mechanism.unknown:
         return None
     values = simulator.log_likelihood(theta, model.query, model.mechanism, observed)
     shape = (len(theta), model.private_width)
@@ -55,7 +54,7 @@ def log_likelihood(
 
 
 def _of_law(
-    simulator: StatisticLaw, mechanism: AbstractMechanism, theta: np.ndarray, observed: np.ndarray
+    simulator: StatisticLaw, model: PrivateModel, theta: np.ndarray, observed: np.ndarray
 ) -> np.ndarray | None:
     from noisewise.laws import Privatized
 
@@ -63,7 +62,7 @@ def _of_law(
         return None
 
     def one(row: Array) -> Array:
-        law = Privatized(simulator.law(row), mechanism)
+        law = Privatized(simulator.law(row), model.mechanism_at(row))
         if law.event_shape:
             raise MissingCapabilityError("The law ties the numbers to each other.")
         return law.log_prob(observed.reshape(law.batch_shape)).reshape(-1)

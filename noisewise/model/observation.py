@@ -95,6 +95,11 @@ def checked(
 
 def _check_origin(model: PrivateModel, release: Release) -> None:
     """Refuse a release that another mechanism or query made."""
+    if model.mechanism.unknown:
+        raise InvalidInputError(
+            "The mechanism of the model has unknown parameters, that of the release has none: pass"
+            " release.observed, or write model.with_mechanism(release.mechanism)."
+        )
     if not _same_description(model.mechanism, release.mechanism):
         raise InvalidInputError(
             f"The release was made by {release.mechanism!r}, but the mechanism of the model is"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from noisewise import queries
 from noisewise._core.arrays import Array, as_key, as_vectors, in_float64
@@ -18,17 +18,15 @@ from noisewise._core.neighbours import AbstractNeighbours, as_neighbours
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model import observation
-from noisewise.model.derived import checked_derived, derive
+from noisewise.model.derived import beside_draws, checked_derived, derive
 from noisewise.model.likelihood import log_likelihood
 from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
+from noisewise.model.unknown_parameters import FunctionOfTheta, as_mechanism, columns_of
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query
 from noisewise.simulators import AbstractSimulator, Faults, StatisticLaw
 from noisewise.simulators.completed import CompletedSimulator
-
-NUM_PRIOR_DRAWS = 1000
-"""Draws that stand for a prior in files and pictures: enough for a histogram."""
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -48,7 +46,9 @@ class PrivateModel:
         query: The statistic of a database; a bare function x -> s or the description of a query
             that a release holds will also do. A `StatisticLaw` needs none; one that is given tells
             names, width and sensitivity, and is not applied.
-        mechanism: The noise that turns s into s_dp.
+        mechanism: The noise that turns s into s_dp. Where it is not known, a function of named
+            parameters, `lambda theta: Laplace(scale=theta["scale"])`: no guarantee is derived, and
+            statistics carry the parameters that it reads, behind s.
         neighbours: Between which databases the mechanism's sensitivity is stated; None for those
             that it carries.
         derived: Functions of theta (..., d) that return shape (...), by name, such as {"R0":
@@ -64,8 +64,7 @@ class PrivateModel:
     >>> import jax, numpyro.distributions as dist
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=100)
-    >>> def draw(key, theta):
-    ...     return theta + jax.random.normal(key, (100, 1))
+    >>> draw = lambda key, theta: theta + jax.random.normal(key, (100, 1))
     >>> model = nw.PrivateModel(
     ...     prior=nw.Prior({"mu": dist.Normal(0, 1)}),
     ...     simulator=nw.simulators.JaxSimulator(draw),
@@ -90,8 +89,9 @@ class PrivateModel:
 
     def __post_init__(self) -> None:
         if self.query is None and isinstance(self.simulator, StatisticLaw):
-            object.__setattr__(self, "query", as_query(_itself))
+            object.__setattr__(self, "query", as_query(observation.cells_themselves))
         check_stages(vars(self))
+        object.__setattr__(self, "mechanism", as_mechanism(self.mechanism, self.prior))
         object.__setattr__(self, "simulator", self.simulator.named_by(self.prior.layout))
         query = (
             queries.from_spec(dict(self.query))
@@ -135,8 +135,7 @@ class PrivateModel:
         >>> import noisewise as nw
         >>> query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=4)
         >>> published = nw.release([0.1, -0.3, 1.2, 0.9], query, nw.PureDP(1.0))
-        >>> def draw(key, theta):
-        ...     return theta + jax.random.normal(key, (4, 1))
+        >>> draw = lambda key, theta: theta + jax.random.normal(key, (4, 1))
         >>> model = nw.PrivateModel.from_release(
         ...     published,
         ...     prior=nw.Prior({"mu": dist.Normal(0, 1)}),
@@ -162,16 +161,20 @@ class PrivateModel:
     @property
     def integrated_out(self) -> tuple[str, ...]:
         """Names of parameters that simulations draw from the prior, after `focus`."""
-        simulator = self.simulator
-        return simulator.drawn if isinstance(simulator, CompletedSimulator) else ()
+        return self.simulator.drawn if isinstance(self.simulator, CompletedSimulator) else ()
+
+    @property
+    def statistic_width(self) -> int:
+        """The number k of columns of s, unknown parameters of the mechanism included; found by
+        tracing or simulating once where neither query nor mechanism states it.
+        """
+        return self._own_width + self.mechanism.num_unknown
 
     @functools.cached_property
-    def statistic_width(self) -> int:
-        """The number k of columns of s; found by tracing or simulating once where neither query nor
-        mechanism states it.
-        """
-        known = self.query.width or self.mechanism.width
-        if known is not None:
+    def _own_width(self) -> int:
+        width, unknown = self.mechanism.width, self.mechanism.num_unknown
+        known = self.query.width or (width and width - unknown)
+        if known:
             return known
         key = jax.random.key(0)
         return self.simulator.statistic_width(key, self.prior.sample(key, 8), self.query)
@@ -179,7 +182,20 @@ class PrivateModel:
     @property
     def statistic_names(self) -> tuple[str, ...]:
         """One name per column of s."""
-        return self.query.names or tuple(f"s[{j}]" for j in range(self.statistic_width))
+        return (*self._own_names, *(self.names[j] for j in self.unknown_columns))
+
+    @property
+    def _own_names(self) -> tuple[str, ...]:
+        return self.query.names or tuple(f"s[{j}]" for j in range(self._own_width))
+
+    @property
+    def unknown_columns(self) -> Int[np.ndarray, " p"]:
+        """The columns of theta that the mechanism reads, where it is a function of parameters."""
+        return columns_of(self.prior, self.mechanism.unknown)
+
+    def mechanism_at(self, theta: Float[Array, " d"]) -> AbstractMechanism:
+        """The mechanism at one parameter vector: the same for all, unless it is a function."""
+        return self.mechanism.at(theta[self.unknown_columns])
 
     @property
     def private_width(self) -> int:
@@ -189,8 +205,8 @@ class PrivateModel:
     @property
     def private_names(self) -> tuple[str, ...]:
         """One name per column of s_dp: those of s where there are as many."""
-        if self.private_width == self.statistic_width:
-            return self.statistic_names
+        if self.private_width == len(self._own_names):
+            return self._own_names
         return tuple(f"s_dp[{j}]" for j in range(self.private_width))
 
     def statistics(
@@ -220,9 +236,11 @@ class PrivateModel:
             InvalidInputError: If theta has the wrong number of columns.
         """
         self._check_columns(theta)
-        return self.simulator.statistics(
+        s = self.simulator.statistics(
             key, theta, self.query, executor=executor, batch_size=batch_size, faults=faults
         )
+        read = np.asarray(theta, dtype=np.float64)[:, self.unknown_columns]
+        return np.concatenate([s, read], axis=1) if self.mechanism.unknown else s
 
     def simulate(
         self,
@@ -252,9 +270,7 @@ class PrivateModel:
         return self.mechanism.sample(noise, s)
 
     def new_faults(self) -> Faults:
-        """A counter of failed simulations that raises when there are more than the simulator
-        allows.
-        """
+        """A counter of failed simulations that raises beyond what the simulator allows."""
         return Faults(getattr(self.simulator, "max_failed", 0.0), self.statistic_width)
 
     def observation(self, observed: Release | Float[Array, " kp"]) -> Float[np.ndarray, " kp"]:
@@ -330,18 +346,8 @@ class PrivateModel:
         }
 
     def beside_draws(self, theta: Float[Array, "n d"]) -> dict[str, Any]:
-        """What posteriors keep of the model beside their draws.
-
-        Args:
-            theta: The draws, shape (n, d).
-
-        Returns:
-            "derived", the derived quantities by name, and "prior_draws": draws of the prior where
-            no file can hold it, because it has functions; else None.
-        """
-        prior = self.prior
-        drawn = prior.sample(jax.random.key(0), NUM_PRIOR_DRAWS) if prior.dependent else None
-        return {"derived": self.derived_quantities(theta), "prior_draws": drawn}
+        """What posteriors keep of the model beside their draws theta (n, d), by name."""
+        return beside_draws(self, theta)
 
     def focus(self, *names: str) -> PrivateModel:
         """The model whose theta is a part of the parameters: the others are drawn from the prior,
@@ -363,8 +369,7 @@ class PrivateModel:
         >>> import noisewise as nw
         >>> effects = lambda mu: dist.Normal(mu, 1).expand([12])
         >>> prior = nw.Prior({"mu": dist.Normal(0, 1), "effect": effects})
-        >>> def draw(key, theta):
-        ...     return jax.random.poisson(key, jnp.exp(theta[1:]))
+        >>> draw = lambda key, theta: jax.random.poisson(key, jnp.exp(theta[1:]))
         >>> model = nw.PrivateModel(
         ...     prior=prior,
         ...     simulator=nw.simulators.JaxSimulator(draw),
@@ -378,13 +383,13 @@ class PrivateModel:
 
         return focused(self, names)
 
-    def with_mechanism(self, mechanism: AbstractMechanism) -> PrivateModel:
+    def with_mechanism(self, mechanism: AbstractMechanism | FunctionOfTheta) -> PrivateModel:
         """The same model with another mechanism; simulations of s can be used again.
 
         Raises:
             SensitivityError: If it is calibrated for less than the query needs.
         """
-        return dataclasses.replace(self, mechanism=mechanism)
+        return dataclasses.replace(self, mechanism=mechanism)  # type: ignore[arg-type]
 
     @in_float64
     def _check_columns(self, theta: Array) -> None:
@@ -393,8 +398,3 @@ class PrivateModel:
             raise InvalidInputError(
                 f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}."
             )
-
-
-def _itself(s: Array) -> Array:
-    """The query of a simulator that draws the statistic."""
-    return s

@@ -41,6 +41,8 @@ def check_stages(stages: Mapping[str, object]) -> None:
                 " nw.simulators.StatisticLaw(fn) for fn(theta) that returns the law of the"
                 " statistic."
             )
+        if name == "mechanism" and _is_bare_function(value):
+            continue
         if name != "query" or not (_is_bare_function(value) or isinstance(value, Mapping)):
             raise InvalidTypeError(f"{name} must be {expected}, got {_found(value)}")
 
@@ -77,13 +79,14 @@ def check_sizes(
     Raises:
         InvalidInputError: If the query and the mechanism, or the simulator and the query, disagree.
     """
+    width = None if mechanism.width is None else mechanism.width - mechanism.num_unknown
     if isinstance(simulator, StatisticLaw):
-        simulator.check_width(mechanism.width, type(mechanism).__name__)
+        simulator.check_width(width, type(mechanism).__name__)
         simulator.check_width(query.width, "query")
-    if query.width is not None and mechanism.width is not None and query.width != mechanism.width:
+    if query.width is not None and width is not None and query.width != width:
         raise InvalidInputError(
             f"The query gives {query.width} numbers, but the {type(mechanism).__name__} takes"
-            f" {mechanism.width}."
+            f" {width}."
         )
     if isinstance(simulator, AbstractRecordModel) and query.num_records not in (
         None,

@@ -37,8 +37,14 @@ def budgets(
 
     Raises:
         InvalidInputError: If budgets are stated twice, or not at all.
-        MissingCapabilityError: If the mechanism cannot be made for another guarantee.
+        MissingCapabilityError: If the mechanism cannot be made for another guarantee, or has
+            unknown parameters.
     """
+    if mechanism.unknown:
+        raise MissingCapabilityError(
+            "A plan is about noise that is known, but the mechanism of this model depends on"
+            f" {', '.join(mechanism.unknown)}: write model.with_mechanism(...) with a known one."
+        )
     if (epsilons is None) == (mechanisms is None):
         raise InvalidInputError(
             "State the budgets once: epsilons=[0.1, 1, 10], or mechanisms={0.1: ..., 1: ...}."

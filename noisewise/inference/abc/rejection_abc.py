@@ -73,6 +73,7 @@ class RejectionABC(AbstractMethod):
     """
 
     slug: ClassVar[str] = "rejection-abc"
+    serves_unknown_parameters: ClassVar[bool] = True
 
     tolerance: float | None = None
     quantile: float | None = None

@@ -87,6 +87,7 @@ class SMCABC(AbstractSequentialMethod):
     """
 
     slug: ClassVar[str] = "smc-abc"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which need its density instead."
 

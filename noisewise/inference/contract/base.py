@@ -54,6 +54,11 @@ class AbstractMethod(abc.ABC):
     densities nor chains find the simulations that agree with it.
     """
 
+    serves_unknown_parameters: ClassVar[bool] = False
+    """Whether the mechanism may depend on theta: the method only needs log eta at, or noise for,
+    statistics that carry the parameters at which they were simulated.
+    """
+
     max_simulations: int | None = None
     max_minutes: float | None = None
 
@@ -171,6 +176,13 @@ class AbstractMethod(abc.ABC):
 
         It asks no more than types and capabilities, and simulates nothing.
         """
+        if model.mechanism.unknown and not self.serves_unknown_parameters:
+            return (
+                f"{type(self).__name__} needs a mechanism that is known, but this one depends on"
+                f" {', '.join(model.mechanism.unknown)}. Use MarginalNUTS where the law of the"
+                " statistic is known (nw.simulators.StatisticLaw), else ImportanceSampling,"
+                " ExactSMC, SMCABC or PrivatePosteriorEstimation."
+            )
         missing = self.needs - model.mechanism.capabilities
         if missing:
             names = " and ".join(sorted(missing))

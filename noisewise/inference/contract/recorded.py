@@ -97,7 +97,7 @@ def identity_of(
             "prior": model.prior.fingerprint(),
             "simulator": _with_law(model),
             "query": described(model.query),
-            "mechanism": described(model.mechanism),
+            "mechanism": _with_numbers(model),
         },
     }
 
@@ -111,6 +111,26 @@ def _with_law(model: PrivateModel) -> Any:
         return found
     theta = model.prior.constrain(fixed_points(model.prior.unconstrained_dim))
     return {**found, "at fixed points": model.simulator.at_fixed_points(theta)}
+
+
+def _with_numbers(model: PrivateModel) -> Any:
+    """The description of the mechanism, and its numbers at fixed points where it depends on
+    parameters: an edited function gives others.
+    """
+    mechanism = model.mechanism
+    if not mechanism.unknown:
+        return described(mechanism)
+    theta = model.prior.constrain(fixed_points(model.prior.unconstrained_dim))
+    with jax.enable_x64(True):
+        sums = [
+            sum(float(np.sum(leaf)) for leaf in jax.tree.leaves(model.mechanism_at(row)))
+            for row in theta
+        ]
+    return {
+        "type": repr(mechanism),
+        "unknown": list(mechanism.unknown),
+        "at fixed points": [f"{total:.7e}" for total in sums],
+    }
 
 
 def _anonymous(value: Any) -> Any:

@@ -99,6 +99,7 @@ class ExactSMC(AbstractSequentialMethod):
     """
 
     slug: ClassVar[str] = "exact-smc"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
     instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
 

@@ -73,6 +73,7 @@ class ImportanceSampling(AbstractMethod):
     """
 
     slug: ClassVar[str] = "importance"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
     instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
 

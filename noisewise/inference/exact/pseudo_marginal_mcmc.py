@@ -85,6 +85,7 @@ class PseudoMarginalMCMC(AbstractMethod):
     """
 
     slug: ClassVar[str] = "pseudo-marginal"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
     instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
 

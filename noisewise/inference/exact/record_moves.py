@@ -54,8 +54,10 @@ centred.
 
 def serves(model: PrivateModel) -> bool:
     """Whether the records of a model can be moved one by one."""
-    return isinstance(model.simulator, AbstractRecordModel) and isinstance(
-        model.query, AdditiveQuery
+    return (
+        isinstance(model.simulator, AbstractRecordModel)
+        and isinstance(model.query, AdditiveQuery)
+        and not model.mechanism.unknown
     )
 
 

@@ -92,6 +92,7 @@ class MarginalNUTS(AbstractMethod):
     """
 
     slug: ClassVar[str] = "nuts"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
     instead: ClassVar[str] = "Use nw.infer, whose routes include mechanisms without a density."
 
@@ -180,6 +181,7 @@ class MarginalDensity(eqx.Module):
         prior: The prior.
         simulator: The law of s given theta.
         plan: What is known of sizes.
+        unknown: The columns of theta that the mechanism reads.
     """
 
     mechanism: AbstractMechanism
@@ -187,13 +189,17 @@ class MarginalDensity(eqx.Module):
     prior: Prior = eqx.field(static=True)
     simulator: StatisticLaw = eqx.field(static=True)
     plan: Plan = eqx.field(static=True)
+    unknown: tuple[int, ...] = eqx.field(static=True, default=())
 
     @staticmethod
     def of(model: PrivateModel, observed: Float[np.ndarray, " k"]) -> MarginalDensity:
         """The density of a model whose simulator is a `StatisticLaw`."""
         assert isinstance(model.simulator, StatisticLaw)
         plan = plan_for(model.mechanism, observed)
-        return MarginalDensity(model.mechanism, observed, model.prior, model.simulator, plan)
+        unknown = tuple(model.unknown_columns.tolist())
+        return MarginalDensity(
+            model.mechanism, observed, model.prior, model.simulator, plan, unknown
+        )
 
     def __call__(self, z: Array) -> Array:
         theta = self.prior.constrain(z)
@@ -216,12 +222,17 @@ class MarginalDensity(eqx.Module):
             return np.asarray(_statistics(self._as_arrays(), keys, rows))
 
     def one_statistic(self, key: Array, theta: Array) -> Array:
-        """A draw of s given theta and what was released, shape (k,)."""
+        """A draw of s given theta and what was released, shape (k,), as the mechanism takes it."""
         route = self._route(theta)
-        return route.confidential(key, self._values(route)).reshape(-1)
+        s = route.confidential(key, self._values(route)).reshape(-1)
+        return jnp.concatenate([s, self._read(theta)]) if self.unknown else s
 
     def _route(self, theta: Array) -> AbstractRoute:
-        return route_of(self.simulator.law(theta), self.mechanism, self.plan)
+        return route_of(self.simulator.law(theta), self.mechanism.at(self._read(theta)), self.plan)
+
+    def _read(self, theta: Array) -> Array:
+        """The values of the mechanism's unknown parameters."""
+        return theta[np.array(self.unknown, dtype=int)]
 
     def _values(self, route: AbstractRoute) -> Array:
         batch, event = route.shapes()
@@ -233,7 +244,7 @@ class MarginalDensity(eqx.Module):
 
 def _released_law(model: PrivateModel, theta: Array) -> Array:
     """Refuse a law and a mechanism without a route."""
-    Privatized(model.simulator.law(theta), model.mechanism)  # type: ignore[attr-defined]
+    Privatized(model.simulator.law(theta), model.mechanism_at(theta))  # type: ignore[attr-defined]
     return theta
 
 

@@ -118,6 +118,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     """
 
     slug: ClassVar[str] = "sple"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
     needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which only need its density."

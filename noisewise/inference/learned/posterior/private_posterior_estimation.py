@@ -106,6 +106,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     """
 
     slug: ClassVar[str] = "sppe"
+    serves_unknown_parameters: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
     needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which only need its density."
