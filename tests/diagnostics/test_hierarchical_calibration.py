@@ -35,9 +35,11 @@ class Case:
 
 
 CASES = {
-    "ImportanceSampling": Case(I.ImportanceSampling(num_stages=0, num_final=40_000)),
+    "ImportanceSampling": Case(I.ImportanceSampling()),
     "ExactSMC": Case(I.ExactSMC(num_particles=400, target_ess=200)),
-    "PseudoMarginalMCMC": Case(I.PseudoMarginalMCMC(num_chains=64, num_warmup=100, max_sweeps=100)),
+    "PseudoMarginalMCMC": Case(
+        I.PseudoMarginalMCMC(num_chains=128, num_warmup=200, max_sweeps=100)
+    ),
     "RejectionABC, exact": Case(I.RejectionABC(num_draws=NUM_DRAWS)),
     "PPE": Case(I.PrivatePosteriorEstimation(num_rounds=1, num_simulations=10_000), amortised=True),
     "PLE": Case(

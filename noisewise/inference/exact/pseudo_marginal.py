@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise.priors.prior import Prior
+from noisewise.inference.exact.centred_prior import CentredPrior
 
 Simulate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(keys (C, M, 2), theta (C, d)) -> s (C, M, k)."""
@@ -32,7 +32,7 @@ class PseudoMarginalState(NamedTuple):
     """Where C chains are.
 
     Attributes:
-        z: Unconstrained parameters, shape (c, p).
+        z: Coordinates of the prior, shape (c, p).
         log_prior: Their log prior density, shape (c,).
         keys: The keys of M simulations for each chain, shape (c, m, 2).
         s: Their statistics, shape (c, m, k).
@@ -51,7 +51,7 @@ class PseudoMarginalState(NamedTuple):
 class PseudoMarginalTarget(NamedTuple):
     """A prior, a simulation, and log_eta(s) (C, M), which is -inf where s is NaN."""
 
-    prior: Prior
+    prior: CentredPrior
     simulate: Simulate
     log_eta: Callable[[np.ndarray], np.ndarray]
 
@@ -135,6 +135,6 @@ def log_mean_exp(log_eta: np.ndarray) -> np.ndarray:
     return logsumexp(log_eta, axis=-1) - np.log(log_eta.shape[-1])
 
 
-def log_prior_of(prior: Prior, z: np.ndarray) -> np.ndarray:
+def log_prior_of(prior: CentredPrior, z: np.ndarray) -> np.ndarray:
     """The log prior density of z, the Jacobian of theta(z) included."""
-    return prior.log_prob_unconstrained(z)
+    return prior.log_prob(z)

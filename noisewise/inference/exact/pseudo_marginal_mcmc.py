@@ -16,6 +16,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.exact.centred_prior import CentredPrior, centred_prior
 from noisewise.inference.exact.data_augmentation_mcmc import SWEEPS_PER_SEGMENT
 from noisewise.inference.exact.pilot import Pilot, choose_inner, run_pilot
 from noisewise.inference.exact.pseudo_marginal import (
@@ -37,6 +38,8 @@ high.
 
 _LENGTHS = 2.4 * 2.0 ** np.array([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5])
 """Lengths of steps that are tried, in standard deviations of the posterior divided by sqrt(d)."""
+_NUM_FOR_ROOT = 4000
+"""Draws of the pilot that the first steps are shaped like: as many as it has in a stage."""
 _USUAL_LENGTH = 4
 """Where 2.4 stands among `_LENGTHS`: the best length for a normal target."""
 
@@ -55,10 +58,11 @@ class PseudoMarginalMCMC(AbstractMethod):
     Where 512 do not suffice the chains stick and the report says so: it holds that variance and a
     lower bound of 1 + rv, roughly the M that is needed.
 
-    The chains start at draws of adapted importance sampling; steps are shaped and their length
-    chosen, by the mean squared jump, in `num_warmup` sweeps. Then all chains move until the bulk
-    effective size of every parameter is `target_ess`, or `max_sweeps` or a budget is spent. Each
-    sweep takes `num_chains` times M simulations.
+    The chains start at draws of adapted importance sampling. Effects of a hierarchy move in
+    coordinates in which each is centred by the share that these draws show. Steps are shaped and
+    their length chosen, by the mean squared jump, in `num_warmup` sweeps. Then all chains move
+    until the bulk effective size of every parameter is `target_ess`, or `max_sweeps` or a budget is
+    spent. Each sweep takes `num_chains` times M simulations.
 
     With `num_blocks` > 1 a proposal keeps the randomness of all simulations but one block (Tran,
     Kohn, Quiroz and Villani 2016), so that L-hat' differs less from L-hat, but the state is tied
@@ -148,10 +152,18 @@ class PseudoMarginalMCMC(AbstractMethod):
         if run.remaining is not None:
             num_chains = int(np.clip(run.remaining // (100 * num_inner), 2, num_chains))
         run.diagnostics["num_inner"] = num_inner
-        target = PseudoMarginalTarget(run.model.prior, self._simulation(key, run), run.log_eta)
-        z, keys = pilot.starts(rng, num_chains), fresh_keys(rng, num_chains, num_inner)
+        prior = centred_prior(run.model.prior, pilot.draws.z, pilot.draws.weights)
+        target = PseudoMarginalTarget(prior, self._simulation(key, run), run.log_eta)
+        w, keys = (
+            prior.from_z(pilot.starts(rng, num_chains)),
+            fresh_keys(rng, num_chains, num_inner),
+        )
         return _Chains(
-            rng, target, target.at(z, keys, z), pilot.root, min(self.num_blocks, num_inner)
+            rng,
+            target,
+            target.at(w, keys, w),
+            _root_of(prior, pilot, rng),
+            min(self.num_blocks, num_inner),
         )
 
     def _chosen_inner(
@@ -197,6 +209,13 @@ class PseudoMarginalMCMC(AbstractMethod):
             chains.tune(trace.pooled(), forget=2 * done < sweeps)
             run.record(warmup=trace.length + done, acceptance=chains.acceptance)
         chains.choose_length()
+
+
+def _root_of(prior: CentredPrior, pilot: Pilot, rng: np.random.Generator) -> np.ndarray:
+    """The root of the covariance of the pilot's draws in the coordinates of the chains."""
+    if not prior.shares:
+        return pilot.root
+    return step_root(prior.from_z(pilot.starts(rng, _NUM_FOR_ROOT)))
 
 
 @dataclasses.dataclass
