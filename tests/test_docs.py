@@ -18,7 +18,14 @@ from noisewise.cli.app import app
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     path
-    for folder in (".", "docs", "docs/gallery", "examples/seir", "experiments")
+    for folder in (
+        ".",
+        "docs",
+        "docs/gallery",
+        "examples/seir",
+        "experiments",
+        "experiments/published",
+    )
     for path in (ROOT / folder).glob("*.md")
 )
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", flags=re.DOTALL)

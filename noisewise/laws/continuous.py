@@ -23,6 +23,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise.laws import randomness
 from noisewise.laws.windows import at_all, best, pick, window
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.base import AbstractMechanism
@@ -85,7 +86,7 @@ class Integral:
         heights, values = self._values_in(panels, POINTS)
         each = [_log_sum(values), *(tail.log_integral[..., None] for tail in tails)]
         integrals = jnp.concatenate(each, axis=-1)
-        place = best(integrals + jax.random.gumbel(which_key, integrals.shape, integrals.dtype))
+        place = best(integrals + randomness.gumbel(which_key, integrals.shape))
         inner = jnp.minimum(place, panels.starts.shape[-1] - 1.0)
         start, length = pick(panels.starts, inner), pick(panels.lengths, inner)
         most = pick(heights.max(axis=-1), inner) + _SLACK
@@ -93,15 +94,15 @@ class Integral:
         def attempt(state: tuple[Array, ...]) -> tuple[Array, ...]:
             key, found, done = state
             key, first, second = jax.random.split(key, 3)
-            s = start + length * jax.random.uniform(first, start.shape, jnp.float64)
+            s = start + length * randomness.uniform(first, start.shape)
             chance = self._log(s) - most
-            accepted = jnp.log(jax.random.uniform(second, start.shape, jnp.float64)) < chance
+            accepted = jnp.log(randomness.uniform(second, start.shape)) < chance
             return key, jnp.where(accepted & ~done, s, found), done | accepted
 
         in_tail = place > inner
         state = (inner_key, start, in_tail)
         found = jax.lax.while_loop(lambda state: ~state[2].all(), attempt, state)[1]
-        share = jax.random.uniform(tail_key, self._shape, jnp.float64, minval=1e-300)
+        share = randomness.uniform(tail_key, self._shape)
         for number, tail in enumerate(tails):
             chosen = place == panels.starts.shape[-1] + number
             found = jnp.where(chosen, tail.end + tail.reach * share ** (1.0 / tail.power), found)

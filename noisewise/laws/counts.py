@@ -14,8 +14,9 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from noisewise._core.arrays import Array, is_traced
-from noisewise.laws import lattice
+from noisewise.laws import lattice, randomness, tables
 from noisewise.laws.deviance import log_pmf
+from noisewise.laws.tables import Table
 from noisewise.laws.windows import Log, Window, at_all, best, pick, window
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
@@ -57,6 +58,7 @@ class CountSum:
         plan: What is known of sizes.
         tilt: Added to the log of the summand per count above the law's mean.
         most: The largest count that is possible, where something else is known than the law.
+        table: What is known of the sums of Poisson counts before their rates are.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class CountSum:
         plan: Plan,
         tilt: Array | None = None,
         most: float = math.inf,
+        table: Table | None = None,
     ) -> None:
+        self._table = table
         self.law, self.mechanism, self.values = law, mechanism, values
         self._plan, self._tilt = plan, tilt
         self._eta = mechanism._continued()
@@ -79,8 +83,12 @@ class CountSum:
         self._bounds = (low, jnp.maximum(low, jnp.minimum(high, most)))
 
     def log_prob(self) -> Float[Array, "*batch"]:
-        points, log_weights = self._points(self._rule())
-        total = lattice.log_sum(self._log_inside, points, log_weights)
+        if self._table is not None and isinstance(law := unwrapped(self.law), dist.Poisson):
+            given = (self._filled(law.rate), self.mechanism, self.values, self._table)
+            total = tables.log_sum(_without_table, self._plan, *given)
+        else:
+            points, log_weights = self._points(self._rule())
+            total = lattice.log_sum(self._log_inside, points, log_weights)
         possible = self.mechanism._possible(self.values) & ~jnp.isnan(total)
         return jnp.where(possible, total, -jnp.inf)
 
@@ -106,7 +114,7 @@ class CountSum:
         if self._size is not None:
             points, log_weights = self._rule().points(self._window(), self._kinks())
             values = at_all(self._log, points) + log_weights
-            return pick(points, best(values + jax.random.gumbel(key, values.shape, values.dtype)))
+            return pick(points, best(values + randomness.gumbel(key, values.shape)))
         doublings = self._plan.doublings
         return lattice.draw(key, self._log, self._window(), self._kinks(), doublings)
 
@@ -183,6 +191,10 @@ class CountSum:
 
     def _filled(self, value: Any) -> Array:
         return jnp.broadcast_to(jnp.asarray(value, dtype=jnp.float64), self._shape)
+
+
+def _without_table(plan: Plan, rate: Array, mechanism: Any, values: Array) -> Array:
+    return CountSum(dist.Poisson(rate, validate_args=False), mechanism, values, plan).log_prob()
 
 
 def unwrapped(law: Any) -> Any:

@@ -24,6 +24,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise.laws import randomness
 from noisewise.laws.gram import NUM_POINTS, points_and_weights
 from noisewise.laws.windows import Log, Window, at_all, best, pick
 
@@ -178,5 +179,5 @@ def _chosen(key: Array, log: Log, starts: Array, lengths: Array) -> tuple[Array,
     flat = (starts[..., None] + points).reshape(*lengths.shape[:-1], -1)
     values = jnp.where(weights > 0.0, at_all(log, flat).reshape(points.shape), -jnp.inf)
     sums = logsumexp(values, b=weights, axis=-1)
-    which = best(sums + jax.random.gumbel(key, sums.shape, sums.dtype))
+    which = best(sums + randomness.gumbel(key, sums.shape))
     return pick(starts, which), pick(lengths, which)

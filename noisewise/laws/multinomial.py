@@ -35,6 +35,7 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
+from noisewise.laws import randomness
 from noisewise.laws.counts import CountSum, Plan
 from noisewise.laws.deviance import log_pmf
 from noisewise.laws.gram import NUM_POINTS
@@ -118,7 +119,7 @@ class KnownTotal:
             rest = self._total - jnp.where(widest, 0.0, drawn).sum(axis=-1, keepdims=True)
             log_rest = found._log(jnp.where(widest, rest, drawn))
             chance = jnp.where(widest, log_rest - most, 0.0).sum(axis=-1)
-            accepted = jnp.log(jax.random.uniform(second, chance.shape, jnp.float64)) < chance
+            accepted = jnp.log(randomness.uniform(second, chance.shape)) < chance
             new = jnp.where(widest, rest, drawn)
             counts = jnp.where((accepted & ~done)[..., None], new, counts)
             return key, counts, done | accepted

@@ -15,7 +15,9 @@ from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, describe, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.laws.counts import Plan, plan_for
-from noisewise.laws.routes import AbstractRoute, route_of
+from noisewise.laws.randomness import uniform
+from noisewise.laws.routes import AbstractRoute, route_of, table_of
+from noisewise.laws.tables import Table
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.simulators.multinomial_draws import draw_counts
 
@@ -128,12 +130,9 @@ class Privatized(dist.Distribution):
         drawn = draw_counts(law, first, sample_shape)
         rows = drawn.shape or (1,)
         shape = (*rows[:-1], self.mechanism.num_uniforms(rows[-1]))
-        bits = jax.random.bits(second, (2, *shape), np.uint32)  # 64-bit ones need JAX's flag
         with jax.enable_x64(True):
             s = _float64(drawn)
-            high, low = bits.astype(np.float64)
-            u = (high * 2.0**20 + jnp.floor(low * 2.0**-12) + 0.5) * 2.0**-52
-            found = self.mechanism.transport(u, s.reshape(rows))
+            found = self.mechanism.transport(uniform(second, shape), s.reshape(rows))
         return _default_float(jnp.asarray(found).reshape(s.shape))
 
     def confidential(self, key: Array, value: Any) -> Array:
@@ -152,7 +151,9 @@ class Privatized(dist.Distribution):
             cells = value if value.ndim else value[None]
             plan = plan_for(self.mechanism, cells)
             law = jax.tree.map(_float64, self.law)
-            found = program(law, self.mechanism, value, plan)
+            known = is_traced(law)  # else nothing is computed twice
+            table = table_of(law, self.mechanism, cells) if known else None
+            found = program(law, self.mechanism, value, table, plan)
         return _default_float(found)
 
     def expand(self, batch_shape: tuple[int, ...]) -> Privatized:
@@ -174,23 +175,38 @@ class Privatized(dist.Distribution):
         return self.law.mean
 
 
-@jit_fast_compile(static_argnums=3)
+@jit_fast_compile(static_argnums=4)
 def _log_prob(
-    law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
+    law: dist.Distribution,
+    mechanism: AbstractMechanism,
+    value: Array,
+    table: Table | None,
+    plan: Plan,
 ) -> Array:
-    return route_of(law, mechanism, plan).log_prob(value)
-
-
-@jit_fast_compile(static_argnums=3)
-def _error(law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan) -> Array:
-    return route_of(law, mechanism, plan).error(value)
+    return route_of(law, mechanism, plan, table).log_prob(value)
 
 
 @jit_fast_compile(static_argnums=4)
-def _confidential(
-    key: Array, law: dist.Distribution, mechanism: AbstractMechanism, value: Array, plan: Plan
+def _error(
+    law: dist.Distribution,
+    mechanism: AbstractMechanism,
+    value: Array,
+    table: Table | None,
+    plan: Plan,
 ) -> Array:
-    return route_of(law, mechanism, plan).confidential(key, value)
+    return route_of(law, mechanism, plan, table).error(value)
+
+
+@jit_fast_compile(static_argnums=5)
+def _confidential(
+    key: Array,
+    law: dist.Distribution,
+    mechanism: AbstractMechanism,
+    value: Array,
+    table: Table | None,
+    plan: Plan,
+) -> Array:
+    return route_of(law, mechanism, plan, table).confidential(key, value)
 
 
 class _Released(constraints.Constraint):

@@ -14,10 +14,12 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.laws import randomness
 from noisewise.laws.closed_forms import log_mills, log_ndtri, log_normal_through_laplace
 from noisewise.laws.continuous import Integral, is_of_real_noise
 from noisewise.laws.counts import CountSum, Plan, is_summable, unwrapped
 from noisewise.laws.multinomial import KnownTotal, total_of
+from noisewise.laws.tables import Table, table_for
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
 from noisewise.mechanisms.supports import Lattice
@@ -34,12 +36,17 @@ class AbstractRoute(abc.ABC):
         law: The law of s, its parameters in float64 where densities are asked for.
         mechanism: The mechanism.
         plan: What is known of sizes, for sums over counts.
+        table: What is known of sums over Poisson counts.
     """
 
     def __init__(
-        self, law: dist.Distribution, mechanism: AbstractMechanism, plan: Plan = _NO_PLAN
+        self,
+        law: dist.Distribution,
+        mechanism: AbstractMechanism,
+        plan: Plan = _NO_PLAN,
+        table: Table | None = None,
     ) -> None:
-        self.law, self.mechanism, self.plan = law, mechanism, plan
+        self.law, self.mechanism, self.plan, self.table = law, mechanism, plan, table
 
     @classmethod
     @abc.abstractmethod
@@ -105,10 +112,10 @@ class CountRoute(AbstractCellRoute):
         cells, shape = self._cells(y)
         atom = _zero_inflated(self.law)
         if atom is None:
-            return CountSum(self.law, self.mechanism, cells, self.plan).log_prob().reshape(shape)
+            return self._sum(self.law, cells).log_prob().reshape(shape)
         gate, base = atom
         at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells))
-        rest = CountSum(base, self.mechanism, cells, self.plan).log_prob()
+        rest = self._sum(base, cells).log_prob()
         both = jnp.logaddexp(jnp.log(gate) + at_zero, jnp.log1p(-gate) + rest)
         return both.reshape(shape)
 
@@ -116,18 +123,17 @@ class CountRoute(AbstractCellRoute):
         cells, shape = self._cells(y)
         atom = _zero_inflated(self.law)
         if atom is None:
-            return (
-                CountSum(self.law, self.mechanism, cells, self.plan)
-                .confidential(key)
-                .reshape(shape)
-            )
+            return self._sum(self.law, cells).confidential(key).reshape(shape)
         gate, base = atom
         which, rest = jax.random.split(key)
         at_zero = self.mechanism._log_prob_each(cells, jnp.zeros_like(cells)) + jnp.log(gate)
-        others = CountSum(base, self.mechanism, cells, self.plan)
+        others = self._sum(base, cells)
         odds = at_zero - (jnp.log1p(-gate) + others.log_prob())
-        is_zero = jax.random.bernoulli(which, jax.nn.sigmoid(odds))
+        is_zero = randomness.bernoulli(which, jax.nn.sigmoid(odds))
         return jnp.where(is_zero, 0.0, others.confidential(rest)).reshape(shape)
+
+    def _sum(self, law: dist.Distribution, cells: Array) -> CountSum:
+        return CountSum(law, self.mechanism, cells, self.plan, table=self.table)
 
 
 class NormalRoute(AbstractCellRoute):
@@ -149,7 +155,7 @@ class NormalRoute(AbstractCellRoute):
             share = law.scale**2 / (law.scale**2 + scale**2)
             centre = law.loc + share * (y - law.loc)
             y = jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, self.shapes()[0]))
-            return centre + jnp.sqrt(share) * scale * jax.random.normal(key, y.shape, jnp.float64)
+            return centre + jnp.sqrt(share) * scale * randomness.normal(key, y.shape)
         y = jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, self.shapes()[0]))
         return _laplace_draw(key, law.loc, law.scale, scale, y)
 
@@ -202,7 +208,8 @@ class MultivariateNormalRoute(AbstractRoute):
         gain = jnp.linalg.solve(total, covariance)  # both are symmetric: total^-1 covariance
         centre = mean + jnp.einsum("...j,...jk->...k", y - mean, gain)
         rest = covariance - jnp.einsum("...ij,...jk->...ik", covariance, gain)
-        return dist.MultivariateNormal(centre, covariance_matrix=rest).sample(key)
+        z = randomness.normal(key, centre.shape)
+        return centre + jnp.einsum("...ij,...j->...i", jnp.linalg.cholesky(rest), z)
 
 
 class KnownTotalRoute(AbstractRoute):
@@ -246,7 +253,7 @@ class IndependentRoute(AbstractRoute):
         )
 
     def _inner(self) -> AbstractRoute:
-        return route_of(self.law.base_dist, self.mechanism, self.plan)
+        return route_of(self.law.base_dist, self.mechanism, self.plan, self.table)
 
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         cells, event = self._inner().shapes()[0], tuple(self.law.event_shape)
@@ -278,7 +285,10 @@ _KNOWN_TOTALS = (dist.MultinomialProbs, dist.MultinomialLogits, dist.DirichletMu
 
 
 def route_of(
-    law: dist.Distribution, mechanism: AbstractMechanism, plan: Plan = _NO_PLAN
+    law: dist.Distribution,
+    mechanism: AbstractMechanism,
+    plan: Plan = _NO_PLAN,
+    table: Table | None = None,
 ) -> AbstractRoute:
     """The route of a law and a mechanism.
 
@@ -294,7 +304,21 @@ def route_of(
             " thresholded too, multivariate normal laws through Gaussian noise. With"
             " any law, a simulator (nw.simulators.JaxSimulator) and nw.infer serve."
         )
-    return found(law, mechanism, plan)
+    return found(law, mechanism, plan, table)
+
+
+def table_of(law: dist.Distribution, mechanism: AbstractMechanism, values: Array) -> Table | None:
+    """What of a sum over counts is known before the law's parameters are; None where that is
+    little.
+
+    Args:
+        law: The law, of which only the kind is looked at.
+        mechanism: The mechanism.
+        values: What was released, (*batch, k).
+    """
+    while isinstance(law, (dist.Independent, dist.ExpandedDistribution)):
+        law = law.base_dist
+    return table_for(unwrapped(_without_zeros(law)), mechanism, values)
 
 
 def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
@@ -354,12 +378,12 @@ def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) ->
     """s given y = s + Laplace noise: a mixture of two normal laws, cut off at y."""
     side_key, draw_key = jax.random.split(key)
     d, ratio = (y - mean) / sd, sd / scale
-    below = jax.random.bernoulli(
+    below = randomness.bernoulli(
         side_key, jax.nn.sigmoid(log_mills(ratio - d) - log_mills(ratio + d))
     )
     # below y the law is N(mean + sd^2/scale, sd^2) up to y, above it N(mean - sd^2/scale, sd^2)
     sign = jnp.where(below, 1.0, -1.0)
     edge = sign * d - ratio
-    u = jax.random.uniform(draw_key, y.shape, jnp.float64, minval=1e-300)
+    u = randomness.uniform(draw_key, y.shape)
     z = log_ndtri(jnp.log(u) + log_ndtr(edge))
     return mean + sd * sign * (jnp.minimum(z, edge) + ratio)

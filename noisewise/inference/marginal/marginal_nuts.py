@@ -23,7 +23,8 @@ from noisewise.inference.contract.effects import blocks_of
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.privatized import Privatized
-from noisewise.laws.routes import AbstractRoute, route_of
+from noisewise.laws.routes import AbstractRoute, route_of, table_of
+from noisewise.laws.tables import Table
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, StopKind
@@ -182,10 +183,12 @@ class MarginalDensity(eqx.Module):
         simulator: The law of s given theta.
         plan: What is known of sizes.
         unknown: The columns of theta that the mechanism reads.
+        table: What is known of sums over Poisson counts before their rates are.
     """
 
     mechanism: AbstractMechanism
     observed: Array
+    table: Table | None
     prior: Prior = eqx.field(static=True)
     simulator: StatisticLaw = eqx.field(static=True)
     plan: Plan = eqx.field(static=True)
@@ -197,8 +200,9 @@ class MarginalDensity(eqx.Module):
         assert isinstance(model.simulator, StatisticLaw)
         plan = plan_for(model.mechanism, observed)
         unknown = tuple(model.unknown_columns.tolist())
+        table = None if unknown else table_of(_kind_of_law(model), model.mechanism, observed)
         return MarginalDensity(
-            model.mechanism, observed, model.prior, model.simulator, plan, unknown
+            model.mechanism, observed, table, model.prior, model.simulator, plan, unknown
         )
 
     def __call__(self, z: Array) -> Array:
@@ -228,7 +232,8 @@ class MarginalDensity(eqx.Module):
         return jnp.concatenate([s, self._read(theta)]) if self.unknown else s
 
     def _route(self, theta: Array) -> AbstractRoute:
-        return route_of(self.simulator.law(theta), self.mechanism.at(self._read(theta)), self.plan)
+        mechanism = self.mechanism.at(self._read(theta))
+        return route_of(self.simulator.law(theta), mechanism, self.plan, self.table)
 
     def _read(self, theta: Array) -> Array:
         """The values of the mechanism's unknown parameters."""
@@ -240,6 +245,19 @@ class MarginalDensity(eqx.Module):
 
     def _as_arrays(self) -> MarginalDensity:
         return as_pytree(self)
+
+
+def _kind_of_law(model: PrivateModel) -> Any:
+    """A law of the model, whose parameters are not to be read."""
+    found: list[Any] = []
+
+    def traced(theta: Array) -> Array:
+        found.append(model.simulator.law(theta))  # type: ignore[attr-defined]
+        return theta
+
+    with jax.enable_x64(True):
+        jax.eval_shape(traced, jax.ShapeDtypeStruct((model.prior.dim,), jnp.float64))
+    return found[0]
 
 
 def _released_law(model: PrivateModel, theta: Array) -> Array:

@@ -1,0 +1,1 @@
+"""Analyses of real files that others have published, beside what they found."""
