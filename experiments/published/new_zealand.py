@@ -30,7 +30,7 @@ import noisewise as nw
 from experiments.published import comparison
 
 PUBLISHED = {"b": (0.637, 0.019), "c": (-0.150, 0.016), "tau": (0.133, 0.011)}
-TAU_ROUNDING_IGNORED = 0.147
+
 VIGNETTE = [(12, 10, 14), (5, 4, 7), (3, 1, 5), (7, 5, 8), (6, 4, 8)]
 VIGNETTE += [(6, 4, 8), (12, 10, 14), (4, 2, 5), (6, 4, 8), (6, 4, 8)]
 """Medians and 95% intervals of the first ten unrounded counts."""
