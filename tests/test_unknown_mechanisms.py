@@ -22,6 +22,7 @@ from noisewise.errors import (
 )
 from noisewise.inference import registry
 from noisewise.mechanisms.unknown_parameters import UnknownParameters
+from noisewise.reports.page import write_report
 
 K = 4
 OBSERVED = np.array([1.281, 0.705, 2.432, 1.235])
@@ -215,6 +216,9 @@ def test_exact_chains_and_infer_take_the_known_law(tmp_path):
     assert posterior.report.exact
     assert np.all(errors_in_sds(posterior) < allowed(posterior))
     assert posterior.confidential_statistics.shape[1] == K + 1
+    page = tmp_path / "report.html"
+    write_report(page, posterior, title="Unknown noise", model=known_law(), observed=OBSERVED)
+    assert "sigma is not known but inferred; no guarantee can be derived" in page.read_text()
     edited = known_law(lambda theta: nw.mechanisms.Gaussian(scale=1.01 * theta["sigma"]))
     with pytest.raises(ResumeError):
         method.infer(KEY, edited, OBSERVED, run_dir=tmp_path, progress=False)

@@ -180,8 +180,7 @@ class AbstractSurveyDesign(AbstractMechanism):
 
     def _noise_sd(self, k: int) -> PerColumn:
         no, yes = self._ends(np)
-        sds = np.sqrt(no * (1.0 - no)), np.sqrt(yes * (1.0 - yes))
-        return np.where(np.isclose(*sds, rtol=_ROUNDING, atol=0.0), sds[0], np.nan)
+        return np.where((no == 0.0) & (yes == 1.0), 0.0, np.nan)  # else it is no noise around s
 
     @property
     def has_noiseless_columns(self) -> bool:

@@ -146,7 +146,8 @@ def _facts(
         relation = mechanism.neighbours if release is None else release.neighbours
         rows.append(("Neighbours", relation.describe()))
     if model is not None:
-        rows.append(("Statistics", _counted(model.statistic_width, type(model.query).__name__)))
+        width = model.statistic_width - mechanism.num_unknown
+        rows.append(("Statistics", _counted(width, type(model.query).__name__)))
     records = (
         release.num_records
         if release is not None
@@ -184,8 +185,9 @@ def _names(model: PrivateModel | None, release: Release | None, width: int) -> t
 
 def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
     """The table of published numbers with the sd of their noise, where that is known."""
-    deviations = mechanism.noise_sd(len(values))
-    measured = mechanism.measured(mechanism.width or len(values))
+    width = len(values) + mechanism.num_unknown
+    deviations = mechanism.noise_sd(width)
+    measured = mechanism.measured(mechanism.width or width)
     known = any(sd is not None for sd in deviations)
     columns = ["statistic", "published value", *(["noise, sd"] if known else [])]
     shown = list(zip(names, values, deviations, measured, strict=True))[:_MOST_ROWS]

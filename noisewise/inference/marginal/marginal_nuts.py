@@ -165,8 +165,9 @@ class MarginalNUTS(AbstractMethod):
     @staticmethod
     def _warn_of_totals(run: InferenceRun) -> None:
         """Say that numbers without noise beside noisy ones are taken as independent of these."""
-        deviations = np.array(run.model.mechanism.noise_sd(len(run.observed)), dtype=float)
-        exact = deviations == 0.0
+        mechanism = run.model.mechanism
+        deviations = np.array(mechanism.noise_sd(run.model.statistic_width), dtype=float)
+        exact = (deviations == 0.0) & (mechanism.input_bounds[1] > 1.0)  # an answer is no total
         if exact.any() and not exact.all():
             names = [run.model.private_names[j] for j in np.flatnonzero(exact)[:_FEW_NAMES]]
             more = ["..."] if exact.sum() > len(names) else []
