@@ -106,7 +106,7 @@ _MECHANISMS = {
     "Clamped": (
         "Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval."
     ),
-    "Crosswise": "The crosswise design: do two statements have the same answer?",
+    "Crosswise": "The crosswise design: whether two statements have the same answer.",
     "DensityMechanism": _USERS_OWN,
     "DirectQuestion": "The question without a device: answers as they are.",
     "DiscreteGaussian": "Independent discrete Gaussian noise on a lattice.",
@@ -133,7 +133,7 @@ _MECHANISMS = {
     ),
     "Thresholded": "Noisy numbers that are published only if they reach a threshold.",
     "TransitionTable": "Finitely many values in, finitely many out, with any probabilities.",
-    "Triangular": "The triangular design: is at least one of two statements true?",
+    "Triangular": "The triangular design: whether at least one of two statements is true.",
     "Unmeasured": "Cells of which nothing was measured.",
     "UnrelatedQuestion": "The unrelated question design: the sensitive question or a harmless one.",
     "Warner": "Warner's randomised response: the statement or its opposite.",

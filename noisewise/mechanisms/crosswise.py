@@ -1,4 +1,4 @@
-"""The crosswise design: do two statements have the same answer?"""
+"""The crosswise design: whether two statements have the same answer."""
 
 from __future__ import annotations
 

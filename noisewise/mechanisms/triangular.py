@@ -1,4 +1,4 @@
-"""The triangular design: is at least one of two statements true?"""
+"""The triangular design: whether at least one of two statements is true."""
 
 from __future__ import annotations
 
