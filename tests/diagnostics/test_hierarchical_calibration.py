@@ -4,6 +4,11 @@ mu ~ N(0, 1), tau ~ half N(0, 1), four effects ~ N(mu, tau), s_j ~ N(effect_j, .
 of sd .5. The parameters and the exact log likelihood, that of N(effect_j, .5), are ranked. Eleven
 cases share alpha = .05, so that one of them fails by chance for at most 5% of keys. Planted: draws
 of the exact posterior with effects whose law forgets mu, and with a tau whose Jacobian is left out.
+
+Sizes are such that each posterior is worth some hundred draws. Importance sampling from the prior
+with 40,000 draws is worth less than 100 in a fifth of the trials (1 at worst) and fails there and
+there alone, so that proposals are adapted: at worst 132 in 60 trials. Not here: `SMCABC`, which is
+wider than the posterior by its tolerance, and methods for models of records alone.
 """
 
 import dataclasses
