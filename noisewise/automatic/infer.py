@@ -44,8 +44,9 @@ def infer(
     These routes are tried in order. The search ends with the first answer that reaches the target,
     or with the best one when a budget is spent.
 
-    1. known law: the simulator is a `StatisticLaw` whose sum with the noise is known. Runs
-       `MarginalNUTS`; evidence: R-hat, effective size and divergences.
+    1. known law: the simulator is a `StatisticLaw` whose sum with the noise is known, or of cells
+       that released numbers add up. Runs `MarginalNUTS`, or `CountAugmentationMCMC` with `sums=`;
+       evidence: R-hat, effective size and divergences.
     2. no density: the mechanism has no density. Runs `PrivatePosteriorEstimation`; evidence:
        none, `report.exact` is False.
     3. known records: records are independent and the query sums over them. Runs

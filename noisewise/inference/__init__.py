@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from noisewise.inference.learned.robust.robust_posterior_estimation import (
         RobustPosteriorEstimation,
     )
+    from noisewise.inference.marginal.count_augmentation import CountAugmentationMCMC
     from noisewise.inference.marginal.marginal_nuts import MarginalNUTS
     from noisewise.inference.paper_settings import as_in_paper
 

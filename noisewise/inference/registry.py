@@ -45,6 +45,13 @@ METHODS = (
         "The posterior that the curator could compute.",
     ),
     Row(
+        "counts",
+        "CountAugmentationMCMC",
+        "marginal.count_augmentation",
+        (_DENSITY,),
+        "Markov chains on parameters and whole cells, for released sums that share cells.",
+    ),
+    Row(
         "da-mcmc",
         "DataAugmentationMCMC",
         "exact.data_augmentation_mcmc",

@@ -85,7 +85,7 @@ class KnownTotal:
     ) -> None:
         self._mechanism, self._values, self._plan = mechanism, values, plan
         self._total = float(total_of(law))
-        self._cells, self._whole = _independent(law, max(self._total, 0.5))
+        self._cells, self._whole = independent(law, max(self._total, 0.5))
         self._batch = jnp.broadcast_shapes(law.batch_shape, values.shape[:-1])
         count = values.shape[-1]
         side = (_SIDE_OF_FEW if count <= _FEW else _SIDE) * plan.reach / NUM_POINTS
@@ -161,7 +161,7 @@ class KnownTotal:
         return jax.lax.stop_gradient(jax.lax.while_loop(goes_on, step, state)[2])
 
 
-def _independent(law: Any, count: float) -> tuple[dist.Distribution, dist.Distribution]:
+def independent(law: Any, count: float) -> tuple[dist.Distribution, dist.Distribution]:
     """Laws of independent cells whose law given their total is the one asked for, with means that
     sum to the count; and the law of that total.
     """

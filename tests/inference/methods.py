@@ -77,6 +77,11 @@ METHODS = {
         simulates=False,
         problem="small_area",
     ),
+    "counts": Case(
+        I.CountAugmentationMCMC(num_chains=2, num_warmup=100, target_ess=50),
+        simulates=False,
+        problem="small_area",
+    ),
     "sppe": Case(I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8), exact=False),
     "sppe with atoms": Case(
         I.PrivatePosteriorEstimation(

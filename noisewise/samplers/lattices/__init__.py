@@ -1,0 +1,1 @@
+"""Moves of whole numbers that keep given sums."""
