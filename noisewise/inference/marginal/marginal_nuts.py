@@ -22,6 +22,8 @@ from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.effects import blocks_of
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.laws.counts import Plan, plan_for
+from noisewise.laws.near_draws import draw_counts, is_narrow
+from noisewise.laws.near_totals import NearTotal, log_shares_of, near_total
 from noisewise.laws.privatized import Privatized
 from noisewise.laws.routes import AbstractRoute, route_of, table_of
 from noisewise.laws.tables import Table
@@ -49,6 +51,10 @@ _FEW_NAMES = 3
 """Names that a warning lists."""
 _MOST_STATISTICS = 20_000_000
 """Confidential numbers that are drawn with theta: 160 MB."""
+_LOOKED_AT = 128
+"""Draws at which it is looked whether tables reach far enough."""
+_NOTHING_BEYOND = -20.0
+"""Log of a share of a cell that tables may leave out: 2e-9."""
 _ROWS = 16
 """Draws of theta whose statistics are drawn at once."""
 _START_NATS = 10.0
@@ -135,21 +141,10 @@ class MarginalNUTS(AbstractMethod):
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         start_key, chain_key, statistic_key = jax.random.split(key, 3)
         density = MarginalDensity.of(run.model, run.observed)
-        chains = _Chains(run, chain_key, density, _starts(start_key, density, self.num_chains))
-        trace = Trace(self.target_ess)
-        while True:
-            trace.add(**chains.segment(self.num_warmup))
-            complete = trace.complete()
-            run.record(
-                draws=trace.length * self.num_chains,
-                effective_size=trace.effective_size,
-                r_hat=trace.r_hat,
-            )
-            if complete or run.out_of_time():
-                break
-            if trace.length >= self.max_draws:
-                run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
-                break
+        chains, trace = self._moved(run, start_key, chain_key, density)
+        if not density.holds(trace.pooled("theta")):
+            density = dataclasses.replace(density, near=None)
+            chains, trace = self._moved(run, start_key, chain_key, density)
         self._warn_of_totals(run)
         total = trace.length * self.num_chains
         run.diagnostics |= {
@@ -161,6 +156,26 @@ class MarginalNUTS(AbstractMethod):
         statistics = functools.partial(density.statistics, statistic_key)
         sound = chains.divergent <= _MOST_DIVERGENT * total
         return finished_draws(run, trace, settled=True, sound=sound, statistics=statistics)
+
+    def _moved(
+        self, run: InferenceRun, start_key: Array, chain_key: Array, density: MarginalDensity
+    ) -> tuple[_Chains, Trace]:
+        """Chains until they are done, or a budget is."""
+        chains = _Chains(run, chain_key, density, _starts(start_key, density, self.num_chains))
+        trace = Trace(self.target_ess)
+        while True:
+            trace.add(**chains.segment(self.num_warmup))
+            complete = trace.complete()
+            run.record(
+                draws=trace.length * self.num_chains,
+                effective_size=trace.effective_size,
+                r_hat=trace.r_hat,
+            )
+            if complete or run.out_of_time():
+                return chains, trace
+            if trace.length >= self.max_draws:
+                run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
+                return chains, trace
 
     @staticmethod
     def _warn_of_totals(run: InferenceRun) -> None:
@@ -185,6 +200,7 @@ class MarginalDensity(eqx.Module):
         plan: What is known of sizes.
         unknown: The columns of theta that the mechanism reads.
         table: What is known of sums over Poisson counts before their rates are.
+        near: Tables for counts with a known total near their released numbers; None for others.
     """
 
     mechanism: AbstractMechanism
@@ -194,6 +210,7 @@ class MarginalDensity(eqx.Module):
     simulator: StatisticLaw = eqx.field(static=True)
     plan: Plan = eqx.field(static=True)
     unknown: tuple[int, ...] = eqx.field(static=True, default=())
+    near: NearTotal | None = None
 
     @staticmethod
     def of(model: PrivateModel, observed: Float[np.ndarray, " k"]) -> MarginalDensity:
@@ -201,9 +218,11 @@ class MarginalDensity(eqx.Module):
         assert isinstance(model.simulator, StatisticLaw)
         plan = plan_for(model.mechanism, observed)
         unknown = tuple(model.unknown_columns.tolist())
-        table = None if unknown else table_of(_kind_of_law(model), model.mechanism, observed)
+        law = None if unknown else _kind_of_law(model)
+        table = None if unknown else table_of(law, model.mechanism, observed)
+        near = None if unknown else near_total(law, model.mechanism, observed)
         return MarginalDensity(
-            model.mechanism, observed, table, model.prior, model.simulator, plan, unknown
+            model.mechanism, observed, table, model.prior, model.simulator, plan, unknown, near
         )
 
     def __call__(self, z: Array) -> Array:
@@ -212,8 +231,25 @@ class MarginalDensity(eqx.Module):
 
     def log_likelihood(self, theta: Array) -> Array:
         """log p(s_dp | theta), a scalar."""
+        if self.near is not None:
+            return self.near.log_prob(log_shares_of(self.simulator.law(theta)))
         route = self._route(theta)
         return jnp.sum(route.log_prob(self._values(route)))
+
+    def holds(self, theta: Float[np.ndarray, "*n d"]) -> bool:
+        """Whether tables, if there are any, reach far enough at some of these parameters."""
+        if self.near is None:
+            return True
+        rows = theta.reshape(-1, theta.shape[-1])
+        rows = rows[np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(int)]
+        with jax.enable_x64(True):
+            beyond = np.asarray(_beyond(self._as_arrays(), jnp.asarray(rows)))
+        return bool((beyond < _NOTHING_BEYOND).all())
+
+    def beyond(self, theta: Array) -> Array:
+        """The log of what tables leave out, a scalar."""
+        assert self.near is not None
+        return self.near.beyond(log_shares_of(self.simulator.law(theta)))
 
     def statistics(self, key: Array, theta: Float[np.ndarray, "n d"]) -> np.ndarray | None:
         """Draws of s given each theta and what was released, (n, k); None where they are too many
@@ -223,6 +259,9 @@ class MarginalDensity(eqx.Module):
             return None
         with jax.enable_x64(True):
             rows = jnp.asarray(theta)
+            if self.near is not None and is_narrow(self.near):
+                log_shares = np.asarray(_log_shares(self._as_arrays(), rows))
+                return draw_counts(key, self.near, self.mechanism, self.observed, log_shares)
             keys = jax.random.split(key, len(rows))
             return np.asarray(_statistics(self._as_arrays(), keys, rows))
 
@@ -270,6 +309,16 @@ def _released_law(model: PrivateModel, theta: Array) -> Array:
 @filter_jit_fast_compile
 def _statistics(density: MarginalDensity, keys: Array, theta: Array) -> Array:
     return jax.lax.map(lambda row: density.one_statistic(*row), (keys, theta), batch_size=_ROWS)
+
+
+@filter_jit_fast_compile
+def _log_shares(density: MarginalDensity, theta: Array) -> Array:
+    return jax.vmap(lambda row: log_shares_of(density.simulator.law(row)))(theta)
+
+
+@filter_jit_fast_compile
+def _beyond(density: MarginalDensity, theta: Array) -> Array:
+    return jax.vmap(density.beyond)(theta)
 
 
 @filter_jit_fast_compile
