@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from benchmarks import gpu_section, sections
+from benchmarks import gpu_section, known_laws, sections
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import LARGE, LIMIT, MOST, NUM_DRAWS, PROBLEMS, STORE, stored
 from benchmarks.contest_tables import contest, lost, typical
@@ -50,6 +50,7 @@ def page() -> str:
         lost(standings),
         circumstances(),
         *(section() for section in (*sections.ALL, gpu_section.gpu)),
+        known_laws.section(sections.result("known_laws")),
     )
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -119,12 +119,8 @@ def near_total(
     total, values = total_of(law), np.asarray(values, dtype=float)
     kinks = np.asarray(mechanism._kinks(values, np), dtype=float)
     reach = mechanism.reach
-    if (
-        total < 1
-        or kinks.shape[-1] != 1
-        or not np.isfinite(kinks).all()
-        or not 0.0 < reach < math.inf
-    ):
+    is_plain = kinks.shape[-1] == 1 and np.isfinite(values).all()
+    if total < 1 or not is_plain or not 0.0 < reach < math.inf:
         return None
     centres = np.clip(np.rint(values), 0, total)
     count = np.maximum(centres, _LEAST_COUNT)

@@ -26,7 +26,8 @@ from noisewise.posteriors import AbstractPosterior
 from noisewise.reports import pictures
 from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing
-from noisewise.reports.released import guarantee_in_words, guarantee_of, released
+from noisewise.reports.hidden import hidden
+from noisewise.reports.released import guarantee_in_words, guarantee_of, names_of, released
 from noisewise.reports.style import CSS
 from noisewise.reports.verdict import badge, verdict
 
@@ -128,6 +129,7 @@ def write_report(
         ),
         released(model, observed, release),
         answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
+        _hidden(posterior, model, observed, release, mechanism),
         pictures.posterior_pictures(shown),
         pictures.fan_picture(
             posterior, model, observed, certificate, simulations=quick_check.num_affordable
@@ -155,6 +157,20 @@ def _page(title: str, body: Markup) -> str:
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
+
+
+def _hidden(
+    posterior: AbstractPosterior,
+    model: PrivateModel | None,
+    observed: Any,
+    release: Release | None,
+    mechanism: Any,
+) -> Markup:
+    """The confidential numbers, where the answer has them."""
+    if mechanism is None or observed is None:
+        return Markup("")
+    names = names_of(model, release, len(observed))
+    return hidden(posterior, observed, names, mechanism.noise_sd(len(observed)))
 
 
 def _privacy(mechanism: Any, release: Release | None) -> Markup:

@@ -51,7 +51,7 @@ def released(
         "What was released",
         paragraphs(release.description if release is not None else ""),
         facts(_facts(mechanism, model, release)),
-        "" if values is None else _values(mechanism, values, _names(model, release, len(values))),
+        "" if values is None else _values(mechanism, values, names_of(model, release, len(values))),
     )
 
 
@@ -176,7 +176,7 @@ def _counted(num: int, query: str) -> str:
     return f"{num:,} number{'' if num == 1 else 's'} by {query}"
 
 
-def _names(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:
+def names_of(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:
     """Names of the private statistics, of the release or the model."""
     if release is not None and release.names:
         return release.names
