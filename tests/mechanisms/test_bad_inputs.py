@@ -326,7 +326,7 @@ BAD = {
     "spec that is no object": (
         lambda: from_spec([1]),
         FILE,
-        "whose 'type' is one of Clamped, DiscreteGaussian",
+        "whose 'type' is one of Clamped, Crosswise",
     ),
     "spec of an unknown type": (lambda: from_spec({"type": "Cauchy"}), FILE, "'type' is one of"),
     "spec with a foreign field": (
