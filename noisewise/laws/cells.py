@@ -51,8 +51,9 @@ class CellLaw:
 
     @property
     def moments(self) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
-        """Mean and variance of each cell by itself; 0 where there is none."""
-        return jnp.nan_to_num(self.each.mean), jnp.nan_to_num(self.each.variance)
+        """Mean and variance of each cell by itself; where there is none, 0 and 1 + mean^2."""
+        mean, variance = jnp.nan_to_num(self.each.mean), self.each.variance
+        return mean, jnp.where(jnp.isfinite(variance), variance, 1.0 + mean**2)
 
 
 def cells_of(law: Any) -> CellLaw:

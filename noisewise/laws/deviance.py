@@ -97,7 +97,7 @@ def log_poisson_of_small(rate: Array, s: Array) -> Array:
 @log_poisson.defjvp
 def _log_poisson_jvp(primals: Any, tangents: Any) -> Any:
     rate, s = primals
-    return log_poisson(rate, s), (s / rate - 1.0) * tangents[0]
+    return log_poisson(rate, s), (_ratio(s, rate) - 1.0) * tangents[0]
 
 
 @jax.custom_jvp

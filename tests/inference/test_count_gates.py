@@ -187,7 +187,7 @@ def log_complete(theta, observed):
 
 
 def calibrated(kind=CountTarget, num=500):
-    chains = ManyCounts(model(), target_of(model(), kind), drawing=20)
+    chains = ManyCounts(model(), target_of(model(), kind))
     trials = draw_trials(KEY, chains, model(), num, num_draws=100, progress=False)
     return calibrate(KEY, trials, quantities={"log likelihood": log_complete}, alpha=0.05)
 

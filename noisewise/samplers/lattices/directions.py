@@ -150,7 +150,11 @@ def _swaps(totals: np.ndarray, groups: list[list[int]], bounded: bool) -> list[M
     Every matching of rows goes with every matching of columns.
     """
     found: list[list[Moves]] = []
-    for rows, columns, place in _two_way_tables(_minimal(totals)):
+    tables = _two_way_tables(_minimal(totals))
+    led = sum((len(rows) - 1) * (len(columns) - 1) for rows, columns, _ in tables)
+    if led + np.linalg.matrix_rank(totals) != len(groups):
+        raise _unknown_pattern()
+    for rows, columns, place in tables:
         if bounded:
             raise MissingCapabilityError(
                 "The exact rows and columns are those of a table whose cells are bounded above, or"
@@ -219,16 +223,19 @@ def _two_way_tables(totals: np.ndarray) -> list[tuple[list[int], list[int], np.n
         sides = (counts[np.ix_(sorted(side), sorted(side))] for side in (rows, columns))
         disjoint = all((side == np.diag(np.diag(side))).all() for side in sides)
         if not (is_plain and disjoint and (block == 1).all() and _fills(totals, rows, columns)):
-            raise MissingCapabilityError(
-                "The exact sums are neither nested nor the rows and columns of a full two-way"
-                f" table, so that no moves are known that reach all tables with these sums:"
-                f" {_TO_WRITE}."
-            )
+            raise _unknown_pattern()
         place = np.array(
             [[int(np.argmax(totals[r] & totals[q])) for q in sorted(columns)] for r in sorted(rows)]
         )
         found.append((sorted(rows), sorted(columns), place))
     return found
+
+
+def _unknown_pattern() -> MissingCapabilityError:
+    return MissingCapabilityError(
+        "The exact sums are neither nested nor the rows and columns of a full two-way table, so"
+        f" that no moves are known that reach all tables with these sums: {_TO_WRITE}."
+    )
 
 
 def _fills(totals: np.ndarray, rows: set[int], columns: set[int]) -> bool:
