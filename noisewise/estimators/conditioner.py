@@ -16,6 +16,12 @@ _HEAVY = 2.5
 """Standard deviation over half the interquartile range from which a column has heavy tails: 1.5 for
 a normal law, 2.0 for Laplace's, 3.0 for a log-normal one of scale 1.
 """
+_ENDS = (0.005, 0.995)
+"""Quantiles that stand for the ends of a column: twenty of 4,000 rows lie beyond them."""
+_ONE_SIDED = 4.0
+"""Ratio of the median's distances from both ends from which one tail alone is heavy, as of counts
+whose rates vary by factors.
+"""
 _KNOTS = (0.25, 0.5, 0.75)
 """Quantiles of a column at which its contribution may bend: four pieces follow any smooth curve of
 one sign of curvature to a tenth of its range.
@@ -38,7 +44,9 @@ class Conditioner(eqx.Module):
         (E(target | u), u),    u = (t(c) - mean) / sd.
 
     t is the identity or, for a column with heavy tails, arcsinh((c - median) / half the
-    interquartile range). The prediction of the d targets is a sum of functions of single columns,
+    interquartile range). Where one tail alone is heavy, as of counts of many rates, the light end
+    stands for the median and half its distance from the farther quartile for the width: t is then
+    nearer to a logarithm. The prediction of the d targets is a sum of functions of single columns,
     linear or bent at their quartiles, by ridge regression, and has unit variance. Networks then
     need not find among many columns what least squares finds at once, and overfit less. Columns
     that do not vary become 0.
@@ -52,9 +60,11 @@ class Conditioner(eqx.Module):
     """
 
     centre: Float[Array, " w"]
-    """The median of columns with heavy tails."""
+    """The median of columns with heavy tails, or the light end of those with one."""
     inverse_width: Float[Array, " w"]
-    """One over half their interquartile range; 0 for columns without."""
+    """One over half their interquartile range, or over half the distance from that end to the
+    farther quartile; 0 for columns without heavy tails.
+    """
     scale: Affine
     """Standardises t(c)."""
     knots: Float[Array, "w j"]
@@ -108,13 +118,21 @@ Scale = Affine | ParameterScale | Conditioner
 
 
 def _tails(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Median and one over half the interquartile range of columns with heavy tails, 0 for others;
-    where half of the values are equal, the mean distance from the median stands in.
+    """Centre and one over the width of columns with heavy tails, 0 for others: the median and half
+    the interquartile range or, where one tail alone is heavy, the other end and half its distance
+    from the farther quartile. Where half of the values are equal, the mean distance from the median
+    stands in.
     """
-    low, centre, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    levels = (_ENDS[0], 0.25, 0.5, 0.75, _ENDS[1])
+    start, low, centre, high, end = np.quantile(values, levels, axis=0)
     sd, width = values.std(axis=0), 0.5 * (high - low)
     width = np.where(width > 0.0, width, np.abs(values - centre).mean(axis=0))
     heavy: Bool[np.ndarray, " w"] = (sd > _HEAVY * width) & (width > 0.0)
+    right = end - centre > _ONE_SIDED * (centre - start)
+    left = centre - start > _ONE_SIDED * (end - centre)
+    reach = 0.5 * np.select([right, left], [high - start, end - low], high - low)
+    width = np.where(reach > 0.0, reach, width)
+    centre = np.select([right, left], [start, end], centre)
     return centre, np.where(heavy, 1.0 / np.where(heavy, width, 1.0), 0.0)
 
 
