@@ -254,19 +254,16 @@ def test_log_linear_on_its_lattice():
 
 def test_epidemics_are_learnt_with_extinction_as_an_atom():
     """Four tenths of the epidemics die out before the second time (here within 4 errors of 200
-    simulations, .14), and counts of up to a million have no cell wide enough for that, but where
-    they are bent to their logarithms.
+    simulations, .14), and counts of up to a million have no cell wide enough for that.
     """
     problem = nw.problems.sir(10.0)
     quick = {"num_simulations": 200, "num_members": 1, "training": Training(max_epochs=2)}
     likelihood = CLE(**quick).fit(KEY, problem.model, progress=False)
     space = likelihood.space
     assert set(space.lattices) == set(range(space.dim))
-    bent = space.bend.scale > 0.0
-    assert bent[-1]
-    assert (space.atoms.at[0, ~bent] == 0.0).all()
+    assert (space.atoms.at[0] == 0.0).all()
     assert abs(np.mean(likelihood._s[:, 2] == 0.0) - 0.38) < 0.14
-    assert (space.atoms.width[0, ~bent] > 20.0).all()
+    assert (space.atoms.width[0] > 20.0).all()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What populations of particles are worth, which draws they choose."""
+"""What populations of particles are worth, which draws they choose, and columns that are bent."""
 
 import dataclasses
 import types
@@ -9,6 +9,7 @@ import numpy as np
 
 import noisewise as nw
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.populations import Populations, Sampling
 from noisewise.samplers import starts
 from noisewise.samplers.hamiltonian import Tuning
@@ -164,6 +165,44 @@ def test_particles_are_recalled_from_a_journal():
     again = Populations(sampling(normal))
     again.start(KEY, types.SimpleNamespace(remember=lambda name, compute: kept[0]))
     np.testing.assert_array_equal(first.chosen(), again.chosen())
+
+
+# Bends --------------------------------------------------------------------------------------------
+
+
+def test_only_heavy_tails_are_bent_and_back():
+    """Normal and uniform columns stay; a lognormal column of sd 1.5 loses its tail."""
+    rng = np.random.default_rng(0)
+    columns = [rng.normal(size=5000), rng.random(5000), np.exp(1.5 * rng.normal(size=5000))]
+    t = np.stack(columns, axis=1)
+    bend = Bend.of(t)
+    assert (bend.scale > 0.0).tolist() == [False, False, True]
+    bent = bend(t)
+    np.testing.assert_array_equal(bent[:, :2], t[:, :2])
+    assert np.ptp(bent[:, 2]) / bent[:, 2].std() < np.ptp(t[:, 2]) / t[:, 2].std() / 3.0
+    np.testing.assert_allclose(bend.inverse(bent), t, rtol=1e-9)
+    step = 1e-6
+    slopes = (bend(t + step) - bend(t - step)) / (2 * step)
+    np.testing.assert_allclose(np.exp(bend.log_slope(t)), slopes, rtol=1e-4)
+    np.testing.assert_array_equal(Bend.none(3)(t), t)
+
+
+def test_one_tail_is_bent_from_the_other_end():
+    """Slopes of a count with one heavy tail only fall; those of a Cauchy column peak at its
+    middle.
+    """
+    rng = np.random.default_rng(0)
+    t = np.stack([np.exp(1.5 * rng.normal(size=5000)), rng.standard_cauchy(5000)], axis=1)
+    t = np.sort(np.concatenate([t, -t[:, :1]], axis=1), axis=0)
+    slopes = Bend.of(t).log_slope(t)
+    assert (np.diff(slopes[50:, 0]) <= 0.0).all()
+    assert 0.45 < np.argmax(slopes[:, 1]) / 5000 < 0.55
+    assert (np.diff(slopes[:-50, 2]) >= 0.0).all()
+
+
+def test_bent_columns_of_one_value_are_left_alone():
+    t = np.append(np.zeros(990), np.arange(10.0))[:, None]
+    np.testing.assert_array_equal(Bend.of(t)(t), t)
 
 
 def asked_of(found, monkeypatch, gains=1.5):

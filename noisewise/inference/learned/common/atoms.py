@@ -4,9 +4,8 @@ r"""Values that a column takes again and again, as after clamping: each gets an 
 
 With u uniform, the atom becomes an interval of length step + w_a, and what is beyond it moves away
 by w_a. The integral of a density of r over that interval is the probability of the atom. Lengths
-are such that the density there, of r as it is bent, is about as high as elsewhere, which networks
-learn best. Points of a lattice (step > 0) have cells already; one is an atom where its cell, bent,
-is too narrow for its share.
+are such that the density there is about as high as elsewhere, which networks learn best. Points of
+a lattice (step > 0) have cells already; one is an atom where its cell is too narrow for its share.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array, numpy_of
-from noisewise.inference.learned.common.bends import Bend
 
 ATOM_SHARE = 0.05
 """Share of the simulations at one value from which it is an atom."""
@@ -52,18 +50,15 @@ class Atoms(eqx.Module):
         return Atoms(np.zeros((0, len(step))), np.zeros((0, len(step))), step)
 
     @staticmethod
-    def of(
-        values: Float[np.ndarray, "n d"], step: Float[np.ndarray, " d"], bend: Bend | None = None
-    ) -> Atoms:
-        """The atoms of columns with values like these, on lattices of these widths, of which some
-        are bent.
-        """
-        dim = values.shape[1]
-        bend = Bend.none(dim) if bend is None else bend
-        found = [
-            _often(column, spacing, bend.column(j))
-            for j, (column, spacing) in enumerate(zip(values.T, step, strict=True))
-        ]
+    def of(values: Float[np.ndarray, "n d"], step: Float[np.ndarray, " d"]) -> Atoms:
+        """The atoms of columns with values like these, on lattices of these widths."""
+        num, dim = values.shape
+        found: list[list[tuple[float, float]]] = []
+        for column, spacing in zip(values.T, step, strict=True):
+            distinct, counts = _distinct(column)
+            share, sd = counts / num, _usual_sd(column, distinct[np.argmax(counts)])
+            often = share >= max(ATOM_SHARE, _MIN_COUNT / num, _CELLS * spacing / sd)
+            found.append(list(zip(distinct[often], _PER_SHARE * share[often] * sd, strict=True)))
         most = max(map(len, found), default=0)
         at, width = np.full((most, dim), np.inf), np.zeros((most, dim))
         for j, pairs in enumerate(found):
@@ -115,21 +110,6 @@ class Atoms(eqx.Module):
         wider = xp.where(on, 1.0 + self.width / xp.where(on, self.step, 1.0), self.width)
         here = self.here(s)
         return xp.where(here, xp.log(xp.where(here, wider, 1.0)), 0.0).sum(axis=-2)
-
-
-def _often(column: Float[np.ndarray, " n"], step: float, bend: Bend) -> list[tuple[float, float]]:
-    """Where the atoms of one column are, and how wide each is before it is bent."""
-    distinct, counts = _distinct(column)
-    most = int(np.argmax(counts))
-    sd = _usual_sd(bend(column[:, None])[:, 0], float(bend(distinct[most : most + 1])[0]))
-    share = counts / len(column)
-    least = np.full(len(share), max(ATOM_SHARE, _MIN_COUNT / len(column)))
-    if step > 0.0:
-        low, high = (bend(distinct[:, None] + side * step)[:, 0] for side in (-0.5, 0.5))
-        least = np.maximum(least, _CELLS * (high - low) / sd)
-    at, length = distinct[share >= least], _PER_SHARE * share[share >= least] * sd
-    beyond = bend.inverse(bend(at[:, None]) + length[:, None])[:, 0] - at
-    return list(zip(at, np.where(bend.scale > 0.0, beyond, length), strict=True))
 
 
 def _distinct(column: Float[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:

@@ -2,13 +2,10 @@ r"""Columns with heavy tails, bent until they look nearly normal.
 
     bent = c + a arcsinh((t - c) / a),        slope = 1 / sqrt(1 + ((t - c) / a)^2)
 
-with c the median or, where one tail is heavy and the other ends, that end. Counts of many rates
-have tails as heavy as these; standardised by their standard deviation, which a few large values
-decide, all that an observation says lies in a corner that no network resolves.
-
-The scale a is the one under which bent values are most likely under a normal law, as Box and Cox
-(1964) choose a transformation: below a a column stays as it is, beyond it it is nearly a logarithm.
-Counts whose rates go over six powers of ten become their logarithms but for the first.
+with c the median and a half the distance of the quartiles or, where one tail is heavy and the other
+ends, c that end and a half the distance of the farther quartile from it. Counts of many rates have
+tails as heavy as these; standardised by their standard deviation, which a few large values decide,
+all that an observation says lies in a corner that no network resolves.
 """
 
 from __future__ import annotations
@@ -34,18 +31,6 @@ to .60.
 """
 _ONE_SIDED = 4.0
 """Ratio of the median's distances from both ends from which one tail alone is heavy."""
-_NUM_ROWS = 2000
-"""Values of a column at most that say where it is best bent: the likelihood of so many has its top
-within a tenth of a power of ten.
-"""
-_NEAREST = 0.05
-"""Quantile of the distances from c that a may have at least: less would only bend the nearest few
-values, and the points of a lattice next to its end, further apart than they lie.
-"""
-_PER_DECADE = 8
-"""Scales tried for each power of ten, a third apart: the likelihood hardly changes within that."""
-_FREQUENT = 0.05
-"""Share of the values that are the same from which they do not count: atoms have their own rule."""
 
 
 class Bend(eqx.Module):
@@ -65,12 +50,15 @@ class Bend(eqx.Module):
         """Bends the columns of values (n, d) that have heavy tails: from the middle where both are,
         from the light end where one is.
         """
-        found = np.array([_bend(column) for column in values.T]).reshape(-1, 2)
-        return Bend(found[:, 0], found[:, 1])
-
-    def column(self, j: int) -> Bend:
-        """That of one column alone."""
-        return Bend(self.centre[j : j + 1], self.scale[j : j + 1])
+        levels = [_TAIL, 0.25, 0.5, 0.75, 1.0 - _TAIL]
+        low, first, middle, third, high = np.quantile(values, levels, axis=0)
+        heavy = high - low > _HEAVY * _NORMAL_RATIO * (third - first)
+        right = high - middle > _ONE_SIDED * (middle - low)
+        left = middle - low > _ONE_SIDED * (high - middle)
+        centre = np.select([right, left], [low, high], middle)
+        reach = np.select([right, left], [third - low, high - first], third - first)
+        scale = np.where(heavy, reach / 2.0, 0.0)
+        return Bend(np.where(scale > 0.0, centre, 0.0), scale)
 
     def __call__(self, t: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
         """Bent targets."""
@@ -95,49 +83,6 @@ class Bend(eqx.Module):
         """The scale, without zeros."""
         xp = np if isinstance(self.scale, np.ndarray) else jnp
         return xp.where(self.scale > 0.0, self.scale, 1.0)
-
-
-def _bend(column: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """Where a column is bent from, and its scale; 0 where it is left as it is."""
-    rare = _rare(column)
-    levels = [_TAIL, 0.25, 0.5, 0.75, 1.0 - _TAIL]
-    low, first, middle, third, high = np.quantile(rare, levels)
-    if third <= first or high - low <= _HEAVY * _NORMAL_RATIO * (third - first):
-        return 0.0, 0.0
-    centre = middle
-    if high - middle > _ONE_SIDED * (middle - low):
-        centre = np.quantile(column, _TAIL)
-    elif middle - low > _ONE_SIDED * (high - middle):
-        centre = np.quantile(column, 1.0 - _TAIL)
-    rows = np.linspace(0, len(rare) - 1, min(len(rare), _NUM_ROWS)).astype(int)
-    scale = _best_scale(rare[rows] - centre)
-    return (float(centre) if scale else 0.0), scale
-
-
-def _rare(column: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
-    """The values that are not taken again and again; all of them where nearly all are."""
-    _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
-    rare = column[counts[which] < _FREQUENT * len(column)]
-    return rare if len(rare) > _FREQUENT * len(column) else column
-
-
-def _best_scale(away: Float[np.ndarray, " n"]) -> float:
-    r"""The scale a under which values at t - c = `away` have the largest profile likelihood of a
-    normal law once bent,
-
-        -log sd of arcsinh((t - c) / a) - mean of 1/2 log(a^2 + (t - c)^2);
-
-    0 where none is away.
-    """
-    distances = np.abs(away[away != 0.0])
-    if not len(distances):
-        return 0.0
-    least, most = np.quantile(distances, _NEAREST), distances.max()
-    num = 2 + int(_PER_DECADE * np.log10(most / least))
-    scales = np.geomspace(least, most, num)
-    sd = np.arcsinh(away[:, None] / scales).std(axis=0)
-    slope = 0.5 * np.log(scales**2 + away[:, None] ** 2).mean(axis=0)
-    return float(scales[np.argmax(-np.log(np.maximum(sd, 1e-300)) - slope)])
 
 
 _FARTHEST = 50.0

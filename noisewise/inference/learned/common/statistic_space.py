@@ -94,11 +94,11 @@ class StatisticSpace(eqx.Module):
         if not len(free):
             raise nothing_varies(len(s), ("the parameters",))
         steps = np.array([lattice_step(s[:, j]) for j in free])
-        bend = Bend.of(s[:, free])
-        atoms = Atoms.of(s[:, free], steps, bend)
+        atoms = Atoms.of(s[:, free], steps)
         low, high = _ends(s[:, free], atoms)
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
         numbers = offset, matrix, s[0, free], steps, low, high
+        bend = Bend.of(np.asarray(atoms.spread(s[:, free], 0.5)))
         return StatisticSpace(*numbers, atoms, bend, tuple(int(j) for j in free), lattices)
 
     @property
