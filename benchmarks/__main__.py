@@ -23,6 +23,7 @@ PARTS = (
     "inference",
     "memory",
     "scaling",
+    "many_cells",
     "contest",
 )
 MINUTES = 44.0

@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from benchmarks import gpu_section, known_laws, sections
+from benchmarks import gpu_section, known_laws, many_cells_section, sections
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import LARGE, LIMIT, MOST, NUM_DRAWS, PROBLEMS, STORE, stored
 from benchmarks.contest_tables import contest, lost, typical
@@ -49,7 +49,7 @@ def page() -> str:
         contest(standings),
         lost(standings),
         circumstances(),
-        *(section() for section in (*sections.ALL, gpu_section.gpu)),
+        *(section() for section in (*sections.ALL, many_cells_section.many_cells, gpu_section.gpu)),
         known_laws.section(sections.result("known_laws")),
     )
     return "\n\n".join(part for part in parts if part) + "\n"

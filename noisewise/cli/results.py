@@ -11,6 +11,9 @@ from noisewise.cli.outcomes import Outcome
 from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
 
+_MOST_ROWS = 40
+"""Quantities that are printed: two screens. A thousand effects are for files."""
+
 
 def present(
     request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool
@@ -76,7 +79,7 @@ def _table(target: Target, outcome: Outcome) -> None:
     columns += ["truth"] if truth else []
     columns += ["ignoring the noise"] if naive is not None else []
     rows = []
-    for name, row in summary.iterrows():
+    for name, row in summary.head(_MOST_ROWS).iterrows():
         cells = [
             str(name),
             show.digits(row["mean"], row["sd"], row["mean mcse"]),
@@ -89,6 +92,8 @@ def _table(target: Target, outcome: Outcome) -> None:
         )
         rows.append(cells)
     show.table(columns, rows, title=f"{target.title}, by {_route(outcome)}")
+    if (left_out := len(summary) - len(rows)) > 0:
+        show.say(f"... and {left_out:,} more, which --json and the report's table have.")
     show.say(errors_in_words(summary))
 
 

@@ -4,8 +4,8 @@ Gaussian: variances add. Laplace of scale b on N(m, a^2), d = y - m:
 
     p(y) = (1/2b) [e^(a^2/2b^2 - d/b) Phi(d/a - a/b) + e^(a^2/2b^2 + d/b) Phi(-d/a - a/b)]
 
-With Phi(-x) = phi(x) R(x), R Mills' ratio, each term is phi(d/a) R(x) / (2b), so that nothing large
-cancels.
+With Phi(-x) = phi(x) R(x), R Mills' ratio, each term is phi(d/a) R(x) / (2b): where x > 0 nothing
+large cancels in this form, elsewhere nothing does in the first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,14 @@ def log_normal_through_laplace(
 ) -> Float[Array, "*batch"]:
     """The log density of y = s + Laplace noise of this scale, s ~ N(mean, sd^2)."""
     d, ratio = (y - mean) / sd, sd / scale
-    # Phi(d - r) e^(r^2/2 - d r) = phi(d) R(r - d), and the same for -d
-    terms = jnp.stack([log_mills(ratio - d), log_mills(ratio + d)])
-    least = 0.5 * d**2
-    return jnp.logaddexp(terms[0] - least, terms[1] - least) - _LOG_SQRT_2PI - jnp.log(2.0 * scale)
+    both = jnp.logaddexp(_one_side(ratio, d), _one_side(ratio, -d))
+    return both - _LOG_SQRT_2PI - jnp.log(2.0 * scale)
+
+
+def _one_side(ratio: Array, d: Array) -> Array:
+    """log of Phi(d - r) e^(r^2/2 - d r) sqrt(2 pi) = log of e^(-d^2/2) R(r - d), by that form of
+    which no large parts cancel: the first one where d > r.
+    """
+    x = ratio - d
+    beyond = log_ndtr(-jnp.minimum(x, 0.0)) + ratio * (0.5 * ratio - d) + _LOG_SQRT_2PI
+    return jnp.where(x > 0.0, log_mills(jnp.maximum(x, 0.0)) - 0.5 * d**2, beyond)

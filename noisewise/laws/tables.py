@@ -40,6 +40,8 @@ _WIDEST = 384
 """Numbers of a cell, at most: from there on few points for any width cost less."""
 _MOST = 6_000_000
 """Numbers in a table, at most: 48 MB."""
+_MULTIPLE = 16
+"""Lengths of tables are multiples of this, so that other data seldom compile anything."""
 _LARGEST = 1e4
 """Numbers up to which s log(rate) - log s! keeps eleven digits."""
 
@@ -86,7 +88,7 @@ def _table(mechanism: AbstractMechanism, values: np.ndarray) -> Table | None:
     ceiling = np.broadcast_to(mechanism.input_bounds[1], values.shape)
     low, high = (np.asarray(end) for end in _ends(mechanism, values, kinks, floor, ceiling))
     sizes = high - low + 1.0
-    widest = int(min(sizes.max(initial=1.0), _WIDEST + 1))
+    widest = _MULTIPLE * math.ceil(min(sizes.max(initial=1.0), _WIDEST + 1) / _MULTIPLE)
     if widest > _WIDEST or widest * values.size > _MOST or high.max(initial=0.0) > _LARGEST:
         return None
     places = np.arange(widest, dtype=np.float64)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.model.private_model import PrivateModel
 
+_MOST_NAMES = 24
+"""Parameters that a posterior names when it is printed: three lines or so."""
+
 
 class AbstractPosterior(abc.ABC):
     """A posterior represented by draws, which may be weighted, and sometimes also a density.
@@ -343,9 +346,12 @@ class AbstractPosterior(abc.ABC):
         return {}
 
     def __repr__(self) -> str:
+        left_out = len(self.names) - _MOST_NAMES
+        names = ", ".join(self.names[:_MOST_NAMES])
+        more = f", ... ({left_out:,} more)" if left_out > 0 else ""
         text = (
             f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of"
-            f" {', '.join(self.names)})"
+            f" {names}{more})"
         )
         return printable(text)
 

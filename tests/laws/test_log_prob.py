@@ -10,7 +10,8 @@ import noisewise as nw
 from noisewise.laws import counts
 from noisewise.laws.windows import Window
 from noisewise.mechanisms import Clamped, DiscreteGaussian, DiscreteLaplace, RandomizedResponse
-from tests.laws.catalogue import GROUPS, Group, array
+from tests.laws.catalogue import Group, array
+from tests.laws.further import EVERYTHING as GROUPS
 
 FAST = [name for name, group in GROUPS.items() if not group.slow]
 SLOW = [name for name, group in GROUPS.items() if group.slow]
@@ -97,6 +98,9 @@ WHOLE = {
     "binomial, discrete Gaussian": (0,),
     "binomial of logits, discrete Laplace": (0,),
     "beta-binomial, discrete Gaussian": (2,),
+    "beta-binomial, discrete Laplace": (2,),
+    "binomial, discrete Laplace": (0,),
+    "binomial, Gaussian": (0,),
 }
 """Parameters that are whole numbers."""
 
