@@ -171,3 +171,22 @@ def test_tables_follow_the_sum_over_all_tables(name):
     posterior = infer(CASES[name])
     assert posterior.report.exact
     assert max(distances(posterior, CASES[name])) <= LIMIT
+
+
+@pytest.mark.slow
+def test_an_exact_total_halves_the_variance():
+    """Flat cells observed as 30 and 80 with an exact total of 100: the first one is discrete
+    Gaussian around 25 with variance sigma^2 / 2. The tolerances are five standard errors.
+    """
+    sd = 6.0
+    model = nw.PrivateModel(
+        prior=nw.Prior({"t": dist.Normal(0.0, 1.0)}),
+        simulator=StatisticLaw(
+            lambda theta: dist.DiscreteUniform(0, jnp.full(2, 1000)), sums=[[1, 0], [0, 1], [1, 1]]
+        ),
+        mechanism=M.Product([M.DiscreteGaussian(scale=sd), M.Exact()], widths=[2, 1]),
+    )
+    found = METHOD.infer(KEY, model, [30.0, 80.0, 100.0], progress=False)
+    first = found.confidential_statistics[:, 0]
+    assert abs(first.mean() - 25.0) < 5 * sd / np.sqrt(2 * 3000)
+    assert abs(first.var() / (sd**2 / 2) - 1.0) < 5 * np.sqrt(2 / 3000)
