@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, ClassVar
 
 import jax
@@ -152,10 +151,7 @@ class CountAugmentationMCMC(AbstractMethod):
             if trace.length >= self.max_draws:
                 run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
                 break
-        run.diagnostics |= {
-            "acceptance given cells": chains.acceptance[0],
-            "acceptance with cells": chains.acceptance[1],
-        }
+        run.diagnostics |= chains.acceptance
         without = None if chains.keeps else lambda theta: None
         return finished_draws(run, trace, settled=True, statistics=without)
 
@@ -257,10 +253,11 @@ class _Chains:
         return jnp.asarray(pool), cells
 
     @property
-    def acceptance(self) -> list[float]:
-        """Of theta given cells, and of theta with its cells; None where that does not move."""
+    def acceptance(self) -> dict[str, float]:
+        """Of theta given cells, and of theta with its cells where these move together."""
         first, second = np.concatenate(self._acceptance).mean(axis=0).tolist()
-        return [first, second if self._table.free else math.nan]
+        joint = {"acceptance with cells": second} if self._table.free else {}
+        return {"acceptance given cells": first} | joint
 
     def segment(self) -> dict[str, np.ndarray]:
         """The next draws, as a segment of a `Trace`; before the first ones the warm-up."""
