@@ -23,6 +23,9 @@ PAGES = sorted(
         "docs",
         "docs/gallery",
         "examples/seir",
+        "examples/contingency",
+        "examples/randomized_response",
+        "examples/small_area",
         "experiments",
         "experiments/published",
     )

@@ -15,7 +15,7 @@ prior = nw.Prior(
         "exposed": dist.Uniform(0.0, 1.0),
         "baseline": dist.Normal(-2.0, 1.5),
         "age": dist.Normal(0.0, 1.0),
-        "odds_ratio": dist.LogNormal(0.0, 1.0),
+        "log_odds_ratio": dist.Normal(0.0, 1.0),
     }
 )
 
@@ -23,11 +23,12 @@ prior = nw.Prior(
 def counts(theta):
     """The sixteen counts: one law for all, because the number of people is known."""
     exposed = jnp.where(EXPOSED, theta["exposed"], 1.0 - theta["exposed"])
-    log_odds = theta["baseline"] + theta["age"] * AGE + jnp.log(theta["odds_ratio"]) * EXPOSED
+    log_odds = theta["baseline"] + theta["age"] * AGE + theta["log_odds_ratio"] * EXPOSED
     ill = jax.nn.sigmoid(jnp.where(ILL, log_odds, -log_odds))
     return dist.Multinomial(PEOPLE, AGE_SHARES[AGE] * exposed * ill)
 
 
 def model(release):
     law = nw.simulators.StatisticLaw(counts)
-    return nw.PrivateModel.from_release(release, prior=prior, simulator=law)
+    derived = {"odds_ratio": lambda theta: jnp.exp(theta[..., 3])}  # what the report is about
+    return nw.PrivateModel.from_release(release, prior=prior, simulator=law, derived=derived)

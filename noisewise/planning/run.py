@@ -19,8 +19,13 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.planning.budgets import Budgets, budgets, check_capabilities
 from noisewise.planning.outcome import Plan
-from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
+from noisewise.planning.weighing import Learnt, SimulatedSet, learn, quantities_of
+from noisewise.simulators import StatisticLaw
 
+_LEAST_POWER = 0.1
+"""The power of the noise's density that weights must bear in half of all releases, else widths are
+those of another law: at .05 the spread of districts had twice the sd of its prior.
+"""
 _MOST_FAILED = 0.5
 """Share of failed simulations above which a plan would be about another prior."""
 
@@ -78,6 +83,9 @@ def plan(
         SensitivityError: If a mechanism is calibrated for less than the query's sensitivity.
         SimulationError: If most simulations fail.
 
+    A model whose law is known (`StatisticLaw`) is refused where weights say too little: there
+    `infer` answers a release that was made up, exactly, in seconds.
+
     >>> import noisewise as nw
     >>> model = nw.problems.linear_regression().model
     >>> options = {"num_simulations": 5000, "num_releases": 20, "progress": False}
@@ -128,6 +136,7 @@ def plan(
         for label, mechanism in made.items():
             released[label] = mechanism.sample(noise_key, s_true)
             learnt[label] = learn(learn_key, simulated, mechanism, released[label], level)
+    _check_known_law(model, learnt)
     return Plan(
         names=(*model.names, *model.derived),
         mechanisms=made,
@@ -142,6 +151,24 @@ def plan(
         given_truth=truth is not None,
         dropped=run.dropped,
     )
+
+
+def _check_known_law(model: PrivateModel, learnt: Mapping[Any, Learnt]) -> None:
+    """Refuse a plan that would be about its normal completions, where exact answers are to be had
+    in seconds.
+    """
+    if not isinstance(model.simulator, StatisticLaw):
+        return
+    blind = [str(label) for label, found in learnt.items() if np.median(found.power) < _LEAST_POWER]
+    if blind:
+        raise InvalidInputError(
+            f"A plan weighs one set of simulations, and at {', '.join(blind)} hardly any comes near"
+            f" the releases ({model.prior.dim} parameters, {model.statistic_width} numbers): its"
+            " widths would be off by factors. The law of these numbers is known, so that a release"
+            " can be made up and answered exactly in seconds: observed = model.simulate(key,"
+            " theta[None])[0]; nw.infer(key, model, observed).summary()['sd'], for the model at"
+            " each budget. Smaller budgets can be planned."
+        )
 
 
 @in_float64

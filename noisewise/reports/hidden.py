@@ -45,7 +45,7 @@ def hidden(
     rows = [
         (
             name,
-            "absent" if np.isnan(value) else number(value, noise),
+            "absent" if np.isnan(value) else number(value, noise and max(noise, digits)),
             number(centre, max(spread, digits / _WHOLE)),
             f"{number(first, digits)} to {number(last, digits)}",
         )

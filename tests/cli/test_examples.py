@@ -1,9 +1,12 @@
-"""The commands of examples/seir/README.md, run as a reader would."""
+"""The commands of the READMEs of examples/, run as a reader would."""
 
+import importlib.util
 import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,21 @@ import noisewise as nw
 from tests.cli.conftest import ROOT, start
 
 EXAMPLE = ROOT / "examples" / "seir"
-COMMANDS = [
-    shlex.split(line)[1:]
-    for line in re.findall(r"^noisewise .*$", (EXAMPLE / "README.md").read_text(), re.MULTILINE)
-]
+KNOWN_LAWS = {
+    "contingency": ("odds_ratio", 2.5),
+    "small_area": ("mean", -4.6),
+    "randomized_response": ("slope", 1.2),
+}
+"""A parameter of each example, and its truth."""
+
+
+def lines(name, start):
+    """The commands of an example's README that start so."""
+    text = (ROOT / "examples" / name / "README.md").read_text()
+    return [shlex.split(line)[1:] for line in re.findall(rf"^{start} .*$", text, re.MULTILINE)]
+
+
+COMMANDS = lines("seir", "noisewise")
 
 
 @pytest.fixture
@@ -59,3 +73,52 @@ def test_release_infer_report(example):
     # posterior sd about (.3, 5, .06)
     for name, truth in (("R0", 2.2), ("initial", 8.0), ("reporting", 0.6)):
         assert abs(summary.loc[name, "mean"] - truth) < 4.5 * summary.loc[name, "sd"]
+
+
+@pytest.fixture(params=KNOWN_LAWS)
+def known_law(request, tmp_path, monkeypatch):
+    for file in (ROOT / "examples" / request.param).iterdir():
+        if file.is_file():
+            shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return request.param
+
+
+def released(name):
+    """Make the data and the release of an example, in this folder."""
+    ((script,),) = lines(name, "python")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, script], check=True, env=environment)
+    for command in lines(name, "noisewise"):
+        if command[0] == "release":
+            code, _, err = finished(*command)
+            assert code == 0, err
+
+
+def test_examples_of_known_laws_make_releases_that_fit_their_models(known_law):
+    kinds = [command[0] for command in lines(known_law, "noisewise")]
+    assert kinds[-2:] == ["infer", "report"]
+    released(known_law)
+    spec = importlib.util.spec_from_file_location(f"{known_law}_model", "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    release = nw.Release.load("release.json")
+    model = module.model(release)
+    assert model.observation(release).shape == (model.private_width,)
+    assert nw.inference.MarginalNUTS().supports(model)
+
+
+@pytest.mark.slow
+def test_examples_of_known_laws_from_release_to_report(known_law):
+    """Noise is fresh in every run, so only gross errors show."""
+    released(known_law)
+    for command in lines(known_law, "noisewise"):
+        if command[0] != "release":
+            code, out, err = finished(*command)
+            assert code == 0, err
+    page = Path(out.strip())
+    name, truth = KNOWN_LAWS[known_law]
+    summary = nw.load_posterior(page.parent).summary()
+    assert abs(summary.loc[name, "mean"] - truth) < 4.5 * summary.loc[name, "sd"]
+    shown = "What the noise hides" in page.read_text()
+    assert shown == (known_law != "randomized_response"), "counts are shown, single answers are not"

@@ -95,3 +95,12 @@ def test_bad_commands_say_what_is_wrong(arguments, words):
     result = run(*arguments)
     assert isinstance(result.exception, nw.errors.NoisewiseError)
     assert words in str(result.exception)
+
+
+def test_known_laws_of_which_weights_say_little_are_refused():
+    """With districts at epsilon 10 one of 1,000 simulations has all the weight."""
+    result = run("small-area", "--simulations", "1000", "--releases", "10", "--epsilon", "10")
+    assert result.exit_code != 0
+    text = str(result.exception)
+    assert "widths would be off by factors" in text
+    assert "nw.infer(key, model, observed)" in text
