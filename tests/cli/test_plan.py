@@ -83,7 +83,7 @@ def test_a_plan_has_its_neighbours(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no_such", "--epsilon", "1"], "there are gaussian-mean"),
+        (["no_such", "--epsilon", "1"], "there are contingency, gaussian-mean"),
         (["sir", "gaussian_mean", "--epsilon", "1"], "one problem"),
         (["--epsilon", "1", "2"], "one problem"),
         (["sir", "1", "2"], "follow --epsilon"),
