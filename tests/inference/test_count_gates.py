@@ -245,7 +245,7 @@ def test_county_intervals_cover(record_property):
     """20,000 intervals: the standard error is .002 if they were independent; counties of a data set
     share two parameters, which hardly matter.
     """
-    coverage, width, by_noise = county_intervals(200)
+    coverage, width, by_noise = county_intervals(200, tuning=3, stepping=1, drawing=4, thin=4)
     record_property("coverage", coverage)
     assert 0.885 <= coverage <= 0.915
     assert width < by_noise
