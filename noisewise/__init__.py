@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         problems,
         queries,
         readers,
+        regressions,
         reports,
         runs,
         samplers,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from noisewise.planning import plan
     from noisewise.posteriors import load_posterior
     from noisewise.priors.prior import Prior
+    from noisewise.regressions import maximum_likelihood, regression
 
 __all__ = [
     "AddRemoveOne",
@@ -80,6 +82,7 @@ __all__ = [
     "inference",
     "laws",
     "load_posterior",
+    "maximum_likelihood",
     "mechanisms",
     "metrics",
     "plan",
@@ -89,6 +92,8 @@ __all__ = [
     "problems",
     "queries",
     "readers",
+    "regression",
+    "regressions",
     "release",
     "reports",
     "runs",
@@ -122,6 +127,7 @@ __getattr__, __dir__ = attach(
         "inference": "noisewise.inference",
         "laws": "noisewise.laws",
         "load_posterior": "noisewise.posteriors",
+        "maximum_likelihood": "noisewise.regressions",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
         "plan": "noisewise.planning",
@@ -131,6 +137,8 @@ __getattr__, __dir__ = attach(
         "problems": "noisewise.problems",
         "queries": "noisewise.queries",
         "readers": "noisewise.readers",
+        "regression": "noisewise.regressions",
+        "regressions": "noisewise.regressions",
         "reports": "noisewise.reports",
         "runs": "noisewise.runs",
         "samplers": "noisewise.samplers",

@@ -53,6 +53,7 @@ PRINTED = {
         ("sd", "Number of divergences"),
     ],
     "docs/python.md": [("PureDP(epsilon=10", "(1, 2)")],
+    "docs/regression.md": [("Intercept ~ Normal(0, 5)", "from scores"), ("nuts True", "97.5%")],
     "docs/releases.md": [
         ("PureDP(epsilon=1.5)",),
         ("add-remove, one person", "AddRemoveOne", "PureDP(epsilon=2.0)"),
@@ -74,6 +75,7 @@ SLOW = {
     ("docs/numpyro.md", 2),
     ("docs/numpyro.md", 4),
     ("docs/numpyro.md", 5),
+    ("docs/regression.md", 1),
     ("docs/releases.md", 3),
     ("docs/releases.md", 4),
     ("docs/releases.md", 5),

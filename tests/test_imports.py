@@ -28,6 +28,7 @@ PRIVACY = {
     "assessment",
     "diagnostics",
     "planning",
+    "regressions",
     "reports",
 }
 ABOVE_INFERENCE = TOP | {
@@ -38,6 +39,7 @@ ABOVE_INFERENCE = TOP | {
     "plotting",
     "runs",
     "metrics",
+    "regressions",
     "reports",
     "planning",
 }

@@ -19,6 +19,7 @@ from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.diagnostics.predictive import PredictiveCheck, predictive_check
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import Capability
+from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
 
@@ -26,8 +27,8 @@ from noisewise.posteriors import AbstractPosterior
 def assess(
     key: Array,
     posterior: AbstractPosterior,
-    model: PrivateModel,
-    observed: Any,
+    model: PrivateModel | Any,
+    observed: Any = None,
     *,
     certify: int | None = None,
     certificate: Certificate | None = None,
@@ -87,6 +88,7 @@ def assess(
     do not trust
     """
     key = stage_key(as_key(key), "assess")
+    model, observed = pair_of(model, observed)
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             "assess(key, posterior, model, observed) needs a PrivateModel third, got"

@@ -18,6 +18,7 @@ from noisewise.errors import InvalidTypeError
 from noisewise.inference.contract.base import prior_only
 from noisewise.inference.contract.recorded import identity_of, recorded
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
 from noisewise.runs import Journal
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 def infer(
     key: Array,
-    model: PrivateModel,
-    observed: ArrayLike | Release,
+    model: PrivateModel | Any,
+    observed: ArrayLike | Release | None = None,
     *,
     target_ess: int = 1000,
     max_simulations: int = 100_000,
@@ -68,8 +69,10 @@ def infer(
 
     Args:
         key: A JAX PRNG key. The same key gives the same posterior.
-        model: The model: prior, simulator, query and mechanism.
-        observed: The private statistic, shape (k',), or the `Release` that holds it.
+        model: The model: prior, simulator, query and mechanism; or what holds a model and its
+            observation, such as the `Analysis` of `nw.regression`.
+        observed: The private statistic, shape (k',), or the `Release` that holds it; left out where
+            the second argument holds it.
         target_ess: Independent draws from the exact posterior that the answer should be worth.
         max_simulations: Simulations that may be run, by all methods together.
         max_minutes: Minutes that may pass. Without it time is unlimited.
@@ -92,6 +95,7 @@ def infer(
     >>> posterior.report.exact, posterior.report.diagnostics["route"]
     (True, 'da-mcmc')
     """
+    model, observed = pair_of(model, observed)
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}."

@@ -59,6 +59,22 @@ def query_of(release: Release) -> AbstractQuery:
     return queries.from_spec(dict(release.query))
 
 
+def pair_of(model: Any, observed: Any) -> tuple[Any, Any]:
+    """Model and observation, where one object may hold both: an `Analysis`, or a ready problem.
+
+    Args:
+        model: A model, or an object that holds `model` and `observed`.
+        observed: The observation; None where the object holds it.
+    """
+    from noisewise.model.private_model import PrivateModel
+
+    if isinstance(model, PrivateModel) or not isinstance(
+        getattr(model, "model", None), PrivateModel
+    ):
+        return model, observed
+    return model.model, model.observed if observed is None else observed
+
+
 def checked(
     model: PrivateModel, observed: Release | Float[Array, " kp"]
 ) -> Float[np.ndarray, " kp"]:

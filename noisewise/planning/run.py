@@ -15,6 +15,7 @@ from noisewise._core.neighbours import AbstractNeighbours, as_neighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.planning.budgets import Budgets, budgets, check_capabilities
@@ -32,7 +33,7 @@ _MOST_FAILED = 0.5
 
 def plan(
     key: Array,
-    model: PrivateModel,
+    model: PrivateModel | Any,
     epsilons: Budgets | None = None,
     *,
     mechanisms: Mapping[Any, AbstractMechanism] | None = None,
@@ -94,7 +95,7 @@ def plan(
     >>> bool(share[0.1, "beta[1]"] > 0.9 > share[10.0, "beta[1]"])
     True
     """
-    key = as_key(key)
+    key, (model, _) = as_key(key), pair_of(model, None)
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             f"plan(key, model, epsilons) needs a PrivateModel second, got {describe(model)}."

@@ -20,6 +20,7 @@ from noisewise.assessment.judging import judge
 from noisewise.assessment.quick_check import QuickCheck
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.plotting import named_truth
 from noisewise.posteriors import AbstractPosterior
@@ -40,7 +41,7 @@ def write_report(
     posterior: AbstractPosterior,
     *,
     title: str,
-    model: PrivateModel | None = None,
+    model: PrivateModel | Any = None,
     observed: Any = None,
     truth: Any = None,
     certificate: Certificate | None = None,
@@ -96,6 +97,7 @@ def write_report(
     (True, False)
     """
     path, title = as_path(path), require_text(title, "title")
+    model, observed = pair_of(model, observed)
     _check(posterior, model, certificate, approximation)
     if certificate is not None and approximation is None and posterior is not certificate.corrected:
         approximation = posterior

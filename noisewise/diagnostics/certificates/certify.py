@@ -35,6 +35,7 @@ from noisewise.inference.exact.soundness import (
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.mechanisms.base import Capability
+from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Finding, Kind, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
@@ -62,8 +63,8 @@ _NUM_FOLLOWING = 2
 def certify(
     key: Array,
     posterior: AbstractPosterior,
-    model: PrivateModel,
-    observed: Any,
+    model: PrivateModel | Any,
+    observed: Any = None,
     num_simulations: int = 50_000,
     *,
     prior_share: float = 0.1,
@@ -100,7 +101,7 @@ def certify(
     Args:
         key: JAX PRNG key.
         posterior: The approximation q.
-        model: The model it was inferred with; its mechanism must have a density.
+        model: The model it was inferred with; its mechanism must have a density. Or an `Analysis`.
         observed: The observation, shape (k',), or the `Release`.
         num_simulations: Simulations in all, 1000 or more.
         prior_share: a, the share of draws from the prior.
@@ -123,7 +124,7 @@ def certify(
     >>> certificate.verdict, certificate.effective_size > 1000, certificate.corrected.report.exact
     ('certified', True, True)
     """
-    key = as_key(key)
+    key, (model, observed) = as_key(key), pair_of(model, observed)
     num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
     share = number("prior_share", above=0.0, below=1.0)(prior_share)
     run = start(

@@ -1,0 +1,280 @@
+"""The highest point of the likelihood, where the law of what was released is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from noisewise._compile.options import filter_jit_fast_compile
+from noisewise._core.arrays import Array, as_key, describe, integer
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.inference.marginal.marginal_nuts import MarginalDensity, MarginalNUTS
+from noisewise.model.observation import pair_of
+from noisewise.model.private_model import PrivateModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TRIED = 64
+"""Draws of the prior among which starts are chosen: the likeliest of them."""
+_FIRST_STEP = 1e-4
+"""Step of the first differences of gradients, relative to 1 + |z|."""
+_STEP = 1e-3
+"""Step of later differences, in standard errors: derivatives are right to 1e-6."""
+_ITERATIONS = 50
+"""Newton steps at most: near a maximum two or three do."""
+_SETTLED = 1e-6
+"""Newton step, relative to 1 + |z|, at which the highest point is found."""
+_SINGULAR = 1e-9
+"""Smallest eigenvalue of the information, scaled to a diagonal of 1, of parameters that the data
+tell apart.
+"""
+_SAME = 1e-3
+"""Nats between optima that are called the same."""
+_NAMED = 0.3
+"""Share of a flat direction from which a parameter is named."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MaximumLikelihood:
+    """What `nw.maximum_likelihood` returns.
+
+    Attributes:
+        estimate: The parameters of the highest likelihood, by name.
+        standard_errors: From the observed information, by name.
+        score_standard_errors: From outer products of the scores of rows, by name.
+        covariance: From the observed information, (d, d).
+        log_likelihood: At the estimate.
+        num_starts: Starts of the search.
+        num_agreeing: Those that ended as high, to .001.
+    """
+
+    estimate: pd.Series
+    standard_errors: pd.Series
+    score_standard_errors: pd.Series
+    covariance: Float[np.ndarray, "d d"] = dataclasses.field(repr=False)
+    log_likelihood: float
+    num_starts: int
+    num_agreeing: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each parameter."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "estimate": self.estimate,
+                "standard error": self.standard_errors,
+                "from scores": self.score_standard_errors,
+            }
+        )
+
+
+def maximum_likelihood(
+    model: Any, observed: Any = None, *, num_starts: int = 4, key: Array | int = 0
+) -> MaximumLikelihood:
+    r"""The parameters at which what was released is most probable, without a prior.
+
+    With the scores g_i of rows and the observed information H, minus the second derivatives of the
+    log likelihood, standard errors are the roots of the diagonals of
+
+        H^-1   and   (sum_i g_i g_i')^-1,
+
+    which are about the same where the model holds and rows are many. Both are taken in
+    unconstrained coordinates and carried over. The prior serves only to find starts.
+
+    Args:
+        model: An `Analysis`, or a `PrivateModel` with a `StatisticLaw` and no effects.
+        observed: What was released; left out for an `Analysis`.
+        num_starts: Searches, from 0 and from likely draws of the prior.
+        key: A JAX PRNG key, for the draws.
+
+    Raises:
+        InvalidInputError: If the likelihood has no single highest point: it rises without end, as
+            where a column separates yes from no, or is flat, as for columns that repeat another.
+        MissingCapabilityError: If the law of the statistic is not known, or parameters depend on
+            others (effects of groups).
+
+    Reference: Efron and Hinkley (1978), Biometrika 65, 457-483; Berndt, Hall, Hall and Hausman
+    (1974), Ann. Econ. Soc. Meas. 3, 653-665.
+
+    >>> import numpyro.distributions as dist, noisewise as nw
+    >>> model = nw.PrivateModel(
+    ...     prior=nw.Prior({"mean": dist.Normal(0, 10)}),
+    ...     simulator=nw.simulators.StatisticLaw(
+    ...         lambda theta: dist.Normal(theta["mean"], 1.0).expand([4])
+    ...     ),
+    ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
+    ... )
+    >>> found = nw.maximum_likelihood(model, [1.0, 2.0, 3.0, 4.0])
+    >>> round(found.estimate["mean"], 6), round(found.standard_errors["mean"] ** 2, 6)
+    (2.5, 0.5)
+    """
+    model, observed = pair_of(model, observed)
+    _check(model)
+    num_starts = integer("num_starts", at_least=1)(num_starts)
+    search = _Search(model, model.observation(observed))
+    found = [search.climb(z) for z in search.starts(as_key(key), num_starts)]
+    values = np.array([value for _, value in found])
+    if not np.isfinite(values).any():
+        raise InvalidInputError(
+            "What was released is impossible at every start of the search: check that the mechanism"
+            " can produce these numbers."
+        )
+    best = int(np.nanargmax(np.where(np.isfinite(values), values, -np.inf)))
+    return search.result(found[best][0], num_starts, int(np.sum(values >= values[best] - _SAME)))
+
+
+def _check(model: Any) -> None:
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(
+            "maximum_likelihood takes the analysis of nw.regression, or a PrivateModel and what was"
+            f" released; got {describe(model)}."
+        )
+    if model.prior.dependent:
+        raise MissingCapabilityError(
+            f"{model.prior.dependent[0]!r} has a law that depends on other parameters, which a"
+            " likelihood without prior leaves out: take nw.infer, or a formula without groups, with"
+            " C(...) in place of (1 | ...)."
+        )
+    refusal = MarginalNUTS()._refusal(model)
+    if refusal is not None:
+        raise MissingCapabilityError(refusal.replace("MarginalNUTS", "maximum_likelihood"))
+
+
+class _Search:
+    """The log likelihood of unconstrained coordinates z, its derivatives, and its maximum."""
+
+    def __init__(self, model: PrivateModel, observed: np.ndarray) -> None:
+        from noisewise.samplers.densities import as_pytree
+
+        self._model, self._observed, self._prior = model, observed, model.prior
+        self._density = as_pytree(MarginalDensity.of(model, observed))
+
+    def starts(self, key: Array, num: int) -> list[np.ndarray]:
+        """Zero, and the likeliest of some draws of the prior."""
+        centre = np.zeros(self._prior.unconstrained_dim)
+        if num == 1:
+            return [centre]
+        theta = self._prior.sample(key, _TRIED)
+        rows = self._model.log_likelihood(theta, self._observed)
+        values = np.zeros(_TRIED) if rows is None else rows.sum(axis=1)
+        order = np.argsort(-np.where(np.isfinite(values), values, -np.inf))
+        return [centre, *np.asarray(self._prior.unconstrain(theta[order[: num - 1]]))]
+
+    def value(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """The log likelihood and its gradient."""
+        with jax.enable_x64(True):
+            value, gradient = _value_and_gradient(self._density, jnp.asarray(z))
+        return float(value), np.asarray(gradient)
+
+    def climb(self, start: np.ndarray) -> tuple[np.ndarray, float]:
+        """Where BFGS ends from a start."""
+        from scipy.optimize import minimize
+
+        def falling(z: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.value(z)
+            return (-value, -gradient) if np.isfinite(value) else (1e300, np.zeros_like(z))
+
+        found = minimize(falling, start, jac=True, method="BFGS", options={"gtol": 1e-6})
+        value = self.value(found.x)[0]
+        return found.x, value
+
+    def result(self, z: np.ndarray, num_starts: int, num_agreeing: int) -> MaximumLikelihood:
+        """Newton steps to the top, and the errors there."""
+        import pandas as pd
+
+        z, information = self._top(z)
+        theta = self._prior.constrain(z)
+        steps = _STEP / np.sqrt(np.diag(information))
+        onto = _differences(lambda rows: self._prior.constrain(rows), z, steps)
+        covariance = onto.T @ np.linalg.inv(information) @ onto
+        scores = _differences(self._rows, z, steps)
+        from_scores = onto.T @ np.linalg.pinv(scores @ scores.T, hermitian=True) @ onto
+        names = list(self._model.names)
+        return MaximumLikelihood(
+            estimate=pd.Series(theta, names),
+            standard_errors=pd.Series(np.sqrt(np.diag(covariance)), names),
+            score_standard_errors=pd.Series(np.sqrt(np.diag(from_scores)), names),
+            covariance=covariance,
+            log_likelihood=self.value(z)[0],
+            num_starts=num_starts,
+            num_agreeing=num_agreeing,
+        )
+
+    def _rows(self, z: np.ndarray) -> np.ndarray:
+        """The log likelihood of each row, (m, n)."""
+        found = self._model.log_likelihood(self._prior.constrain(z), self._observed)
+        assert found is not None
+        return found
+
+    def _top(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The maximum near z and the information there, by Newton steps that are halved while they
+        lead down.
+        """
+        steps = _FIRST_STEP * (1.0 + np.abs(z))
+        for _ in range(_ITERATIONS):
+            value, gradient = self.value(z)
+            information = self._information(z, steps)
+            self._require_curved(information)
+            move = np.linalg.solve(information, gradient)
+            if np.all(np.abs(move) < _SETTLED * (1.0 + np.abs(z))):
+                return z, self._information(z, _STEP / np.sqrt(np.diag(information)))
+            while (
+                self.value(z + move)[0] < value - 1e-12 * abs(value) and np.abs(move).max() > 1e-12
+            ):
+                move = move / 2.0
+            z = z + move
+            steps = np.minimum(
+                _FIRST_STEP * (1.0 + np.abs(z)), _STEP / np.sqrt(np.diag(information))
+            )
+        raise InvalidInputError(self._endless(np.abs(move)))
+
+    def _information(self, z: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Minus the second derivatives, by differences of gradients."""
+        found = -_differences(lambda rows: np.stack([self.value(row)[1] for row in rows]), z, steps)
+        return (found + found.T) / 2.0
+
+    def _require_curved(self, information: np.ndarray) -> None:
+        """Refuse a likelihood that is flat or bent upwards in some direction."""
+        size = np.sqrt(np.abs(np.diag(information)))
+        if not np.isfinite(size).all() or size.min() == 0.0:
+            raise InvalidInputError(self._endless(~(size > 0.0)))
+        values, vectors = np.linalg.eigh(information / np.outer(size, size))
+        if values[0] < _SINGULAR:
+            raise InvalidInputError(self._endless(np.abs(vectors[:, 0])))
+
+    def _endless(self, weights: np.ndarray) -> str:
+        names = self._model.names
+        if len(names) == len(weights):
+            chosen = np.flatnonzero(weights >= _NAMED * np.max(weights))
+            names = tuple(names[j] for j in chosen)
+        return (
+            f"The likelihood has no single highest point: along {', '.join(names)} it rises without"
+            " end or is flat, as where a column separates yes from no, or repeats others. Leave out"
+            " such a column, or use nw.infer, whose prior bears it."
+        )
+
+
+@filter_jit_fast_compile
+def _value_and_gradient(density: MarginalDensity, z: Array) -> tuple[Array, Array]:
+    def value(z: Array) -> Array:
+        return density.log_likelihood(density.prior.constrain(z))
+
+    return jax.value_and_grad(value)(z)
+
+
+def _differences(
+    fn: Callable[[np.ndarray], np.ndarray], z: np.ndarray, steps: np.ndarray
+) -> np.ndarray:
+    """Central differences of fn (rows of z to rows): a row for each coordinate of z."""
+    around = np.diag(steps)
+    ends = np.asarray(fn(np.concatenate([z + around, z - around])))
+    up, down = np.split(ends, 2)
+    return (up - down) / (2.0 * steps[:, None])
