@@ -113,8 +113,8 @@ def maximum_likelihood(
     ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
     ... )
     >>> found = nw.maximum_likelihood(model, [1.0, 2.0, 3.0, 4.0])
-    >>> round(found.estimate["mean"], 6), round(found.standard_errors["mean"] ** 2, 6)
-    (2.5, 0.5)
+    >>> found.to_frame().loc["mean", ["estimate", "standard error"]].round(3).tolist()
+    [2.5, 0.707]
     """
     model, observed = pair_of(model, observed)
     _check(model)
