@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.published import comparison
+from experiments.published import comparison, nigeria
 
 FILES = {"nigeria": "nigeria_rr.csv", "new_zealand": "nz_injuries_rr3.csv"}
 
@@ -35,6 +35,23 @@ def test_a_mean_that_is_off_is_caught():
     assert not comparison.agrees(comparison.compared({"a": apart}, {"a": (0.0, 1.0)}))
 
 
+def is_as_published(found):
+    """The estimates to 5e-5, both kinds of errors to 1%, the log likelihood to its last digit."""
+    return (
+        np.allclose(found["estimate"], nigeria.ESTIMATES, rtol=0.0, atol=5e-5)
+        and np.allclose(found["standard errors"], nigeria.FROM_INFORMATION, rtol=0.01)
+        and np.allclose(found["from scores"], nigeria.FROM_SCORES, rtol=0.01)
+        and abs(found["log likelihood"] - nigeria.LOG_LIKELIHOOD) < 5e-4
+    )
+
+
+def test_the_committed_maximum_likelihood_is_the_published_one():
+    result = json.loads((comparison.RESULTS / "nigeria.json").read_text())["maximum likelihood"]
+    assert is_as_published(result)
+    swapped = result | {"from scores": result["standard errors"]}  # planted
+    assert not is_as_published(swapped)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_scripts_run_on_the_files(name):
@@ -44,3 +61,4 @@ def test_scripts_run_on_the_files(name):
         pytest.skip(f"{FILES[name]} is not here: set NOISEWISE_REAL_FILES to its folder")
     found = importlib.import_module(f"experiments.published.{name}").run(path, seed=1)
     assert found["agrees"], found["posterior"]
+    assert name != "nigeria" or is_as_published(found["maximum likelihood"])
