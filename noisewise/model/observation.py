@@ -11,12 +11,14 @@ from jaxtyping import Float
 from noisewise import queries
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.model.cell_order import check_cells, same_noise_in_another_order, warn_of_labels
 from noisewise.queries import AbstractQuery, FunctionQuery
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.mechanisms.base import AbstractMechanism
     from noisewise.model.private_model import PrivateModel
+    from noisewise.priors.prior import Prior
 
 
 def cells_themselves(x: Any) -> Any:
@@ -24,9 +26,10 @@ def cells_themselves(x: Any) -> Any:
     return x
 
 
-def statistic_of(release: Release, query: Any) -> Any:
+def statistic_of(release: Release, query: Any, prior: Prior) -> Any:
     """The query of the model of a release: the one that is given, else the one that the release
-    names, else, where it is a table, its cells, which the simulator must draw.
+    names, else, where it is a table, its cells, which the simulator must draw; a prior with the
+    labels of the cells in another order is warned of.
 
     Raises:
         InvalidInputError: If there is none of these.
@@ -34,6 +37,7 @@ def statistic_of(release: Release, query: Any) -> Any:
     from noisewise.disclosure import Release
 
     if query is None and isinstance(release, Release) and release.query is None and release.labels:
+        warn_of_labels(prior, release.labels)
         return FunctionQuery(cells_themselves, names=release.names)
     return query_of(release) if query is None else query
 
@@ -89,8 +93,9 @@ def checked(
         absent.
 
     Raises:
-        InvalidInputError: If a release is of another mechanism or query, or a number is missing
-            that the mechanism always publishes, or off the support.
+        InvalidInputError: If a release is of another mechanism or query, of other cells, or of
+            them in another order, or a number is missing that the mechanism always publishes, or
+            off the support.
         InvalidTypeError: If it is a tracer, or does not hold numbers.
     """
     from noisewise.disclosure import Release
@@ -116,7 +121,16 @@ def _check_origin(model: PrivateModel, release: Release) -> None:
             "The mechanism of the model has unknown parameters, that of the release has none: pass"
             " release.observed, or write model.with_mechanism(release.mechanism)."
         )
+    if not model.query.has_spec:
+        own = getattr(model.query, "fn", None) is cells_themselves
+        check_cells(model.query.names or (), release, are_labels=own)
     if not _same_description(model.mechanism, release.mechanism):
+        if same_noise_in_another_order(model.mechanism, release.mechanism):
+            raise InvalidInputError(
+                "The release and the model have the same noise of each cell, but their cells are"
+                " in another order: give nw.Release.from_table the rows in the model's order, or"
+                " make the model from this release, with a law of the cells in its order."
+            )
         raise InvalidInputError(
             f"The release was made by {release.mechanism!r}, but the mechanism of the model is"
             f" {model.mechanism!r}: write model.with_mechanism(release.mechanism), or build the"

@@ -148,7 +148,7 @@ class PrivateModel:
         return cls(
             prior=prior,
             simulator=simulator,
-            query=observation.statistic_of(release, query),
+            query=observation.statistic_of(release, query, prior),
             mechanism=release.mechanism,
             derived={} if derived is None else derived,
         )
