@@ -33,8 +33,8 @@ class CellLaw:
     whole: dist.Distribution | None = None
 
     def log_prob(self, cells: Float[Array, " c"]) -> Float[Array, ""]:
-        """The log probability of cells, which have that total."""
-        found = jnp.sum(log_pmf(self.each, cells))
+        """The log probability of cells, which have that total; -inf off the support."""
+        found = jnp.sum(self.log_each(cells))
         return found if self.whole is None else found - log_pmf(self.whole, self.total)
 
     def log_each(self, cells: Float[Array, "*n c"]) -> Float[Array, "*n c"]:

@@ -30,7 +30,7 @@ def trajectory(
     step_size: Array,
     variances: Float[Array, " d"],
     num_steps: Array,
-) -> tuple[Float[Array, " d"], Array]:
+) -> tuple[Float[Array, " d"], Array, Array]:
     r"""One Hamiltonian move of a point, which keeps the law of the density.
 
     Leapfrog steps keep volumes and can be run backwards whatever the slope is. So the density that
@@ -47,7 +47,7 @@ def trajectory(
         num_steps: How many steps.
 
     Returns:
-        Where the point is now, and the probability with which the end was accepted.
+        Where the point is now, the probability with which the end was accepted, and whether it was.
 
     >>> from noisewise.samplers.trajectories import trajectory
     >>> def moved(x, key):
@@ -73,4 +73,4 @@ def trajectory(
     change = (both[1] - energy[1]) - (both[0] - energy[0])
     chance = jnp.where(jnp.isnan(change), 0.0, jnp.exp(jnp.minimum(change, 0.0)))
     accepted = jax.random.uniform(accept_key, (), place.dtype) < chance
-    return jnp.where(accepted, end, place), chance
+    return jnp.where(accepted, end, place), chance, accepted

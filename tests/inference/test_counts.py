@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 import noisewise as nw
+from noisewise.inference.marginal import count_chains, count_target
 from noisewise.simulators import StatisticLaw
 
 KEY = jax.random.key(3)
@@ -190,3 +191,57 @@ def test_an_exact_total_halves_the_variance():
     first = found.confidential_statistics[:, 0]
     assert abs(first.mean() - 25.0) < 5 * sd / np.sqrt(2 * 3000)
     assert abs(first.var() / (sd**2 / 2) - 1.0) < 5 * np.sqrt(2 / 3000)
+
+
+# Counts far out in their laws ---------------------------------------------------------------------
+
+TAIL = nw.PrivateModel(
+    prior=nw.Prior({"rate": dist.LogNormal(np.log(0.1), 0.3)}),
+    simulator=StatisticLaw(lambda theta: dist.Poisson(theta["rate"][None])),
+    mechanism=M.DiscreteLaplace(scale=0.1),
+)
+
+
+def tail_posterior(observed):
+    """Mean and sd of the log rate on a grid, and the mean of the cell."""
+    t, cells = np.linspace(-5.0, 5.0, 4001), np.arange(100)
+    joint = scipy.stats.poisson.pmf(cells, np.exp(t)[:, None])
+    joint *= np.exp(-np.abs(observed - cells) / 0.1)
+    joint *= scipy.stats.norm.pdf(t, np.log(0.1), 0.3)[:, None]
+    joint /= joint.sum()
+    of_t = joint.sum(axis=1)
+    mean = of_t @ t
+    return mean, np.sqrt(of_t @ (t - mean) ** 2), joint.sum(axis=0) @ cells
+
+
+def tail_scores(observed):
+    """z-scores of the mean and the variance of the log rate, and how far the mean cell is off."""
+    method = nw.inference.CountAugmentationMCMC(target_ess=1000)
+    found = method.infer(KEY, TAIL, [observed], progress=False)
+    mean, sd, cell = tail_posterior(observed)
+    t = np.log(found.theta[:, 0])
+    of_mean = (t.mean() - mean) / (sd / np.sqrt(1000))
+    of_variance = (t.var() / sd**2 - 1.0) / np.sqrt(2 / 1000)
+    return abs(of_mean), abs(of_variance), abs(found.confidential_statistics.mean() - cell)
+
+
+@pytest.mark.parametrize("observed", [12.0, 20.0])
+def test_a_count_far_out_in_its_law(observed):
+    """P(S >= 20) is 1e-27 here. z-scores of 1,000 effective draws; the cell is off by one with
+    probability 1e-4.
+    """
+    of_mean, of_variance, of_cell = tail_scores(observed)
+    assert max(of_mean, of_variance) < 4.5
+    assert of_cell < 0.02
+
+
+@pytest.mark.slow
+def test_places_counted_from_below_are_caught(monkeypatch):
+    """Without the guard and without places from above, as u is 1 from there on."""
+    monkeypatch.setattr(count_target, "_is_upper", lambda total, above: total < 0.0)
+    monkeypatch.setattr(count_chains, "_leads_back", lambda here, cells: jnp.array(True))
+    jax.clear_caches()
+    try:
+        assert max(tail_scores(20.0)) > 10.0
+    finally:
+        jax.clear_caches()

@@ -197,7 +197,10 @@ def _retuned(
 def swept(
     key: Array, target: CountTarget, blocks: tuple[LocationScale, ...], state: CountState
 ) -> tuple[CountState, Float[Array, " 2"]]:
-    """Every chain after one sweep: cells given theta, theta given cells, theta with its cells."""
+    """Every chain after one sweep: cells given theta, theta given cells, theta with its cells.
+
+    The last move is accepted only where residuals lead back to the cells that they were taken from.
+    """
     length_key, chain_key = jax.random.split(key)
     lengths = jax.vmap(number_of_steps)(jax.random.split(length_key), state.steps)
     keys = jax.random.split(chain_key, len(state.z))
@@ -226,20 +229,28 @@ def _one_swept(
     def move(key: Array, smooth: Centred, exact: Centred, z: Array, which: int) -> Any:
         slope, w = jax.grad(smooth), exact.from_z(z)
         numbers = (state.steps[which], state.variances, lengths[which])
-        w, chance = trajectory(key, slope, exact, w, *numbers)
-        return exact.to_z(w), chance
+        w, chance, accepted = trajectory(key, slope, exact, w, *numbers)
+        return exact.to_z(w), chance, accepted
 
     given = centred(lambda z: target.given_cells(z, cells))
-    z, first = move(given_key, given, given, z, 0)
+    new, first, accepted = move(given_key, given, given, z, 0)
+    z = jnp.where(accepted, new, z)
     if not target.free:
         return (z, cells, sums), jnp.stack([first, first])
     kept = target.residuals(noise_key, z, cells)
     smooth = centred(lambda z: target.smooth_given_residuals(z, kept))
     exact = centred(lambda z: target.given_residuals(z, kept))
-    new, second = move(joint_key, smooth, exact, z, 1)
-    stays = (new == z).all()
-    cells = jnp.where(stays, cells, target.cells_at(new, kept))
-    return (new, cells, target.sums(cells)), jnp.stack([first, second])
+    new, second, accepted = move(joint_key, smooth, exact, z, 1)
+    here, there = jax.vmap(lambda z: target.cells_at(z, kept))(jnp.stack([z, new]))
+    returns = _leads_back(here, cells)
+    accepted = accepted & returns
+    z, cells = jnp.where(accepted, new, z), jnp.where(accepted, there, cells)
+    return (z, cells, target.sums(cells)), jnp.stack([first, jnp.where(returns, second, 0.0)])
+
+
+def _leads_back(here: Array, cells: Array) -> Array:
+    """Whether residuals are those of these cells, which have them where the chain is."""
+    return (here == cells).all()
 
 
 @filter_jit_fast_compile

@@ -9,14 +9,16 @@ without data. With v uniform on (0, 1) the residual of a small count is its plac
 
     u = P(S < cell) + v P(S = cell),        cell = the number in whose share u lies,
 
-so that theta given u has the density pi(theta) prod_q eta_q. That of a large one is
+so that theta given u has the density pi(theta) prod_q eta_q. Where u exceeds 1/2 it is 1 - u that
+is kept, P(S > cell) + (1 - v) P(S = cell), so that both tails are told apart to the last digit. The
+residual of a large count is
 
     r = (T(x) - T(mean)) / (T'(mean) sd),   x = cell + v - 1/2,   cell = round(x),
 
     T(x) = log(x - low + 1/2) [- log(high - x + 1/2)],    |dx/dr| = T'(mean) sd / T'(x),
 
-mean and sd being those of the law at theta. The move follows the slope of a smooth density of x,
-and is accepted by that of the cells.
+mean and sd being those of the law at theta. Small counts beyond the listed numbers stay. The move
+follows the slope of a smooth density of x, and is accepted by that of the cells.
 
 Reference: Y. Yu and X.-L. Meng (2011), To center or not to center: that is not the question.
 """
@@ -33,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import ndtri
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array
 from noisewise.laws.cells import CellLaw, cells_of
@@ -52,15 +54,26 @@ _DEQUANTISED = 1 / 12
 """The variance of u."""
 SMALL, TABLE = 25, 64
 """Counts below which cells are small, and how many numbers of their laws are listed: 8 sds more."""
+_LEAST_PLACE = 1e-290
+"""The least place in a law that is told from 0: smaller ones lose digits."""
 _UNKNOWN_SD = 1.0
 """Counts: the sd of noise that does not tell it, for the lengths of steps."""
 
 
 class Residuals(NamedTuple):
-    """What of the cells does not depend on theta: places u in their laws, and scores r."""
+    """What of the cells does not depend on theta.
 
-    u: Float[Array, " c"]
+    Attributes:
+        place: u, or 1 - u where u exceeds 1/2.
+        upper: Where that is so.
+        score: r; of small counts the normal score of u.
+        staying: Cells that stay, NaN for all others.
+    """
+
+    place: Float[Array, " c"]
+    upper: Bool[Array, " c"]
     score: Float[Array, " c"]
+    staying: Float[Array, " c"]
 
 
 class Noise(eqx.Module):
@@ -206,7 +219,10 @@ class CountTarget(eqx.Module):
     def smooth_given_residuals(self, z: Array, kept: Residuals) -> Array:
         """The same of a smooth density near it."""
         x, log_stretch, law = self._places(z, kept.score)
-        each = jnp.where(self.few, 0.0, law.each.log_prob(x) + log_stretch)
+        stays = ~jnp.isnan(kept.staying)
+        x = jnp.where(stays, kept.staying, x)
+        counts = ~self.few | stays
+        each = jnp.where(counts, law.each.log_prob(x) + jnp.where(stays, 0.0, log_stretch), 0.0)
         log_eta = self.noise.log_smooth(self.sums(x))
         return self.prior.log_prob_unconstrained(z) + jnp.sum(each) + log_eta
 
@@ -216,23 +232,29 @@ class CountTarget(eqx.Module):
         """Residuals of cells at z, drawn within the numbers' own shares."""
         law = self.law(z)
         v = jax.random.uniform(key, cells.shape, jnp.float64)
-        below, here = _share_below(law, cells, self._shape)
-        u = below + v * here
+        place, upper = _places_in(_table(law, self._shape), cells - law.bounds[0], v)
+        normal = jnp.where(upper, -1.0, 1.0) * ndtri(jnp.maximum(place, _LEAST_PLACE))
         centre, unit, _ = self._scale(law)
         score = (self._scaled(law, cells + v - 0.5)[0] - centre) / unit
-        return Residuals(u, jnp.where(self.few, ndtri(jnp.clip(u, 1e-300, 1.0 - 1e-16)), score))
+        stays = self.few & (cells - law.bounds[0] >= TABLE)
+        return Residuals(
+            place, upper, jnp.where(self.few, normal, score), jnp.where(stays, cells, jnp.nan)
+        )
 
     def cells_at(self, z: Array, kept: Residuals) -> Float[Array, " c"]:
-        """The cells that have these residuals at z."""
+        """The cells that have these residuals at z, NaN where none has."""
         return self._carried(z, kept)[0]
 
     def _carried(self, z: Array, kept: Residuals) -> tuple[Array, Array]:
-        """Cells with these residuals, and the log density of each, -inf where tables end."""
+        """Cells with these residuals, and the log density of each, -inf where there is none."""
         x, log_stretch, law = self._places(z, kept.score)
-        by_rank = 1.0 * jnp.sum(_sums_up_to(_table(law, self._shape)) < kept.u, axis=0)
-        cells = jnp.where(self.few, law.bounds[0] + by_rank, jnp.round(x))
-        in_table = jnp.where(by_rank < TABLE, 0.0, -jnp.inf)
-        return cells, jnp.where(self.few, in_table, law.log_each(cells) + log_stretch)
+        stays = ~jnp.isnan(kept.staying)
+        rank = _ranks_of(_table(law, self._shape), kept)
+        cells = jnp.where(self.few, law.bounds[0] + rank, jnp.round(x))
+        cells = jnp.where(stays, kept.staying, cells)
+        each = law.log_each(cells) + jnp.where(stays, 0.0, log_stretch)
+        in_table = jnp.where(jnp.isnan(rank), -jnp.inf, 0.0)
+        return cells, jnp.where(self.few & ~stays, in_table, each)
 
     def _places(self, z: Array, score: Array) -> tuple[Array, Array, CellLaw]:
         """x, the log of |dx/dr| of each cell, and the law."""
@@ -262,7 +284,7 @@ class CountTarget(eqx.Module):
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return self.passes[0].owner.shape[-1:]
+        return self.few.shape
 
     # Moves of cells -------------------------------------------------------------------------------
 
@@ -292,17 +314,41 @@ def _table(law: CellLaw, shape: tuple[int, ...]) -> Float[Array, "t c"]:
     return jnp.exp(law.log_each(jnp.broadcast_to(numbers, (TABLE, *shape))))
 
 
-def _share_below(law: CellLaw, cells: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """P(S < cell) and P(S = cell); 2 and 0 beyond the table."""
-    table, rank = _table(law, shape), cells - law.bounds[0]
+def _places_in(table: Array, rank: Array, v: Array) -> tuple[Array, Array]:
+    """Places of numbers within their shares, u or 1 - u, and which are the latter."""
     places = jnp.arange(float(TABLE))[:, None]
-    below = jnp.concatenate([jnp.zeros((1, *shape)), _sums_up_to(table)[:-1]])
-    inside = rank < TABLE
-    chosen = places == rank
-    found = jnp.where(inside, jnp.sum(jnp.where(chosen, below, 0.0), axis=0), 2.0)
-    return found, jnp.sum(jnp.where(chosen, table, 0.0), axis=0)
+    here = jnp.sum(jnp.where(places == rank, table, 0.0), axis=0)
+    below = jnp.sum(jnp.where(places < rank, table, 0.0), axis=0)
+    above = jnp.sum(jnp.where(places > rank, table, 0.0), axis=0) + (1.0 - v) * here
+    upper = _is_upper(_sums_down_to(table)[0], above)
+    return jnp.where(upper, above, below + v * here), upper
+
+
+def _ranks_of(table: Array, kept: Residuals) -> Array:
+    """The numbers that have these places, counted from the least; NaN where none has.
+
+    Of the numbers beyond the table nothing is known. Places from above are therefore counted from
+    its end, and are taken for those of no number where u would not exceed 1/2, so that the way
+    back has the same residual.
+    """
+    from_above = _sums_down_to(table)
+    lower = jnp.sum(_sums_up_to(table) < kept.place, axis=0)
+    upper = jnp.sum(from_above > kept.place, axis=0) - 1
+    same = jnp.where(kept.upper, _is_upper(from_above[0], kept.place), lower < TABLE)
+    found = 1.0 * jnp.where(kept.upper, upper, lower)
+    return jnp.where(same & (kept.place > _LEAST_PLACE), found, jnp.nan)
+
+
+def _is_upper(total: Array, above: Array) -> Array:
+    """Whether u exceeds 1/2, 1 - u being `above`, in a table with this total."""
+    return total - above > 0.5
 
 
 def _sums_up_to(table: Array) -> Array:
     """Cumulative sums down each column: as a product of matrices, ten times as fast."""
     return jnp.asarray(np.tri(TABLE)) @ table
+
+
+def _sums_down_to(table: Array) -> Array:
+    """The same from the last number."""
+    return jnp.asarray(np.tri(TABLE).T) @ table
