@@ -19,8 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from noisewise._compile.numpy_constants import make_constants_anew
 from noisewise._compile.options import jit_fast_compile
 from noisewise.errors import InvalidInputError, InvalidTypeError
+
+make_constants_anew()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -353,6 +356,21 @@ def _is_whole(value: Any) -> bool:
 def numpy_of(values: Any) -> Any:
     """NumPy for its arrays, JAX for others: what serves both keeps float64 whatever JAX's flag."""
     return np if isinstance(values, np.ndarray) else jnp
+
+
+_GOLDEN = 0.6180339887498949
+"""The golden section: its multiples are never the same but for a whole number."""
+
+
+def sum_by_place(values: Shaped[Array, "..."]) -> Float[Array, ""]:
+    """The sum of numbers with a weight of their own for each place: it tells in which order they
+    are, for comparisons of what functions return.
+
+    >>> float(sum_by_place(np.array([1.0, 2.0]))) == float(sum_by_place(np.array([2.0, 1.0])))
+    False
+    """
+    flat = jnp.asarray(values, dtype=jnp.float64).reshape(-1)
+    return flat @ (1.0 + np.arange(flat.size) * _GOLDEN % 1.0)
 
 
 # Blocks of rows -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from noisewise._core.arrays import Array, describe
+from noisewise._core.arrays import Array, describe, sum_by_place
 from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, NoisewiseError, SimulationError
 from noisewise.simulators import _compiled
@@ -137,8 +137,8 @@ class StatisticLaw(AbstractSimulator):
         return self.fn(named(theta, self.layout))
 
     def at_fixed_points(self, theta: Float[np.ndarray, "n d"]) -> list[str]:
-        """Mean and log probability of the law at each theta, to 8 digits, and a digest of the sums:
-        what identifies the function.
+        """Means and log probabilities of the law at each theta, added up so that the order of
+        cells matters, to 8 digits, and a digest of the sums: what identifies the function.
 
         Args:
             theta: Parameters, shape (n, d).
@@ -147,7 +147,8 @@ class StatisticLaw(AbstractSimulator):
         def one(row: Array) -> Array:
             law = self.law(row)
             mean = jnp.nan_to_num(jnp.asarray(law.mean, dtype=jnp.float64))
-            return jnp.stack([jnp.sum(mean), jnp.sum(law.log_prob(jnp.round(mean)))])
+            log_probs = jnp.asarray(law.log_prob(jnp.round(mean)))
+            return jnp.stack([sum_by_place(mean), sum_by_place(log_probs)])
 
         with jax.enable_x64(True):
             values = np.asarray(jax.lax.map(one, jnp.asarray(theta)))

@@ -1,5 +1,7 @@
 """Laws of cells whose sums are the statistic."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -27,6 +29,14 @@ def test_statistics_are_sums_of_the_simulated_cells():
     s = model().statistics(jax.random.key(1), theta)
     cells = model(sums=None).statistics(jax.random.key(1), theta)
     np.testing.assert_array_equal(s, cells @ SUMS.T)
+
+
+def test_the_order_of_cells_identifies_the_law():
+    theta = np.array([[5.0, 50.0, 500.0]])
+    simulator = model(sums=None).simulator
+    other = dataclasses.replace(simulator, fn=lambda theta: dist.Poisson(theta["rate"][::-1]))
+    pairs = zip(simulator.at_fixed_points(theta), other.at_fixed_points(theta), strict=True)
+    assert all(first != second for first, second in pairs)
 
 
 def test_the_sums_identify_the_law():

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import Array
+from noisewise._core.arrays import Array, sum_by_place
 from noisewise._core.row_keys import key_words
 from noisewise._core.specs import described
 from noisewise.errors import FileFormatError, NoisewiseError
@@ -123,13 +123,13 @@ def _with_numbers(model: PrivateModel) -> Any:
     theta = model.prior.constrain(fixed_points(model.prior.unconstrained_dim))
     with jax.enable_x64(True):
         sums = [
-            sum(float(np.sum(leaf)) for leaf in jax.tree.leaves(model.mechanism_at(row)))
+            [float(sum_by_place(leaf)) for leaf in jax.tree.leaves(model.mechanism_at(row))]
             for row in theta
         ]
     return {
         "type": repr(mechanism),
         "unknown": list(mechanism.unknown),
-        "at fixed points": [f"{total:.7e}" for total in sums],
+        "at fixed points": [" ".join(f"{total:.7e}" for total in row) for row in sums],
     }
 
 
