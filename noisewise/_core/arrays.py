@@ -362,7 +362,7 @@ _GOLDEN = 0.6180339887498949
 """The golden section: its multiples are never the same but for a whole number."""
 
 
-def sum_by_place(values: Shaped[Array, "..."]) -> Float[Array, ""]:
+def sum_by_place(values: Shaped[Array, "*shape"]) -> Float[Array, ""]:
     """The sum of numbers with a weight of their own for each place: it tells in which order they
     are, for comparisons of what functions return.
 
