@@ -122,10 +122,15 @@ class StatisticLaw(AbstractSimulator):
                 " one row for each released number, in their order, as release.sums() gives them."
             )
         if expected not in (None, width):
+            totals = (
+                " If some released numbers are totals of others, give the law of the cells alone,"
+                " and StatisticLaw(fn, sums=release.sums()), where empty labels say total, or"
+                ' sums=release.sums(total="total"), where a word does.'
+            )
             raise InvalidInputError(
                 f"The law of the statistic gives {width} numbers, but the {whose} has {expected}:"
                 " repeat or index parameters so that there is one for each, as in"
-                ' theta["rate"][district].'
+                f' theta["rate"][district].{totals if 1 < width < (expected or 0) else ""}'
             )
 
     def law(self, theta: Array) -> dist.Distribution:

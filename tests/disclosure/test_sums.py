@@ -1,6 +1,7 @@
 """Sums of cells from the labels of a release."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
@@ -85,3 +86,31 @@ def test_laws_take_the_sums_as_they_are():
     assert hash(law) == hash(same)
     assert law != nw.simulators.StatisticLaw(law.fn, sums=found.matrix[::-1])
     assert law != nw.simulators.StatisticLaw(law.fn)
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([("a", 1), ("b", 2), ("Total", 1)], 'release.sums(total="Total")'),
+        ([("a", "x"), ("TOTAL", "all")], "sums(total={'state': 'TOTAL', 'county': 'all'})"),
+    ],
+)
+def test_a_word_for_a_total_is_not_a_cell(rows, line):
+    with pytest.raises(errors.InvalidInputError) as caught:
+        release(rows).sums()
+    assert line in str(caught.value)
+    assert release([("a", "All"), ("b", "All"), (None, "All")]).sums().matrix.shape == (3, 2)
+
+
+def test_a_law_of_fewer_numbers_is_told_of_totals():
+    def made(width):
+        return nw.PrivateModel.from_release(
+            release([("A", "a"), ("A", "b"), ("A", None)]),
+            prior=nw.Prior({"rate": dist.LogNormal(3.0, 1.0).expand([width])}),
+            simulator=nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta["rate"])),
+        )
+
+    with pytest.raises(errors.InvalidInputError, match=r"totals of others, .*sums=release.sums"):
+        made(2)
+    with pytest.raises(errors.InvalidInputError, match=r"\[district\]\.$"):
+        made(4)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from noisewise.disclosure.publication import Release
 
 Labels = dict[str, tuple[Label, ...]]
+_TOTALS = ("total", "all")
+"""Labels that stand for a total in most tables that have them, in any case of letters."""
 _LARGEST = 200_000_000
 """Entries of a matrix of sums, at most: 1.6 GB."""
 
@@ -51,8 +53,8 @@ def sums_of(release: Release, total: Any, cells: Any) -> TableSums:
     """The sums of a release: `Release.sums`.
 
     Raises:
-        InvalidInputError: If the release has no labels, no row has all of them, or a margin has no
-            cell.
+        InvalidInputError: If the release has no labels, no row has all of them, a margin has no
+            cell, or nothing adds up and a label says total.
     """
     if release.labels is None:
         raise InvalidInputError(
@@ -75,7 +77,28 @@ def sums_of(release: Release, total: Any, cells: Any) -> TableSums:
     }
     found = public_cells(levels if isinstance(cells, str) else own, cells)
     found = {name: _distinct(found, j) for j, name in enumerate(found)}
-    return TableSums(_matrix(labels, rows, found), _as_frame(found))
+    matrix = _matrix(labels, rows, found)
+    if total is None and matrix.sum() == len(rows):
+        _refuse_words(labels)
+    return TableSums(matrix, _as_frame(found))
+
+
+def _refuse_words(labels: Labels) -> None:
+    """Refuse a table in which nothing adds up, though a label says total."""
+    words = {
+        name: label
+        for name, column in labels.items()
+        for label in column
+        if isinstance(label, str) and label.strip().lower() in _TOTALS
+    }
+    if words:
+        same = len(set(words.values())) == 1
+        said = f'"{next(iter(words.values()))}"' if same else repr(words)
+        raise InvalidInputError(
+            f"No number of this release adds up others, but a label is {said}: if that is a total,"
+            f" write release.sums(total={said}). If it is a cell like the others, no sums= is"
+            " needed."
+        )
 
 
 def _without_words(labels: Labels, total: Any) -> Labels:
