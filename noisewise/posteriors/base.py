@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from noisewise._core.arrays import Array, integer
 from noisewise._core.text import printable
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.posteriors.confidential import summary_of
 from noisewise.posteriors.monte_carlo_errors import independent
 from noisewise.posteriors.report import Report
 from noisewise.posteriors.summaries import Quantity
@@ -86,6 +87,34 @@ class AbstractPosterior(abc.ABC):
         None where the method has none.
         """
         return self.statistics
+
+    def confidential_summary(
+        self, release: Release | None = None, *, level: float = 0.95
+    ) -> pd.DataFrame:
+        """The confidential statistic given what was released, one row per number.
+
+        Args:
+            release: What was published: its labels and values then stand beside.
+            level: Probability of the intervals, in (0, 1).
+
+        Returns:
+            A DataFrame of mean, sd, median and the ends of the central interval, by the names of
+            the statistic; with a release, behind the columns of `release.table`.
+
+        Raises:
+            MissingCapabilityError: If the method draws no confidential statistic.
+            InvalidInputError: If the release has another number of values.
+
+        >>> from noisewise.posteriors import Draws
+        >>> s = np.array([[17.0], [18.0], [22.0], [18.0]])
+        >>> drawn = {"statistics": s, "statistic_names": ("North",)}
+        >>> posterior = Draws(np.zeros((4, 1)), ("rate",), Report("nuts"), **drawn)
+        >>> posterior.confidential_summary().round(1)
+               mean   sd  median  2.5%  97.5%
+        North  18.8  1.9    18.0  17.0   22.0
+        """
+        levels, ends = _central(level)
+        return summary_of(self, release, levels, ["median", *ends])
 
     @property
     @abc.abstractmethod

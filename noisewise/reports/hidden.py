@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from noisewise._core.text import Markup
 from noisewise.posteriors import AbstractPosterior
@@ -11,10 +11,6 @@ from noisewise.reports.html import number, paragraphs, section, table
 
 _MOST_ROWS = 24
 """Numbers shown: as many as of the release."""
-_LEVELS = (0.025, 0.975)
-"""Ends of the intervals, as everywhere on the page."""
-
-
 _WHOLE = 10.0
 """The sd for which numbers are shown without decimals: counts."""
 
@@ -24,6 +20,7 @@ def hidden(
     observed: Float[np.ndarray, " kp"] | None,
     names: tuple[str, ...],
     deviations: tuple[float | None, ...],
+    measured: Bool[np.ndarray, " kp"],
 ) -> Markup:
     """The section; nothing where the method draws no confidential numbers, where they are not those
     that were released, or where they are single answers.
@@ -33,24 +30,23 @@ def hidden(
         observed: What was released.
         names: Of the released numbers.
         deviations: Sds of their noise, None where they depend on the numbers.
+        measured: Where something was measured: a number that is not there is absent, else missing.
     """
     s = posterior.confidential_statistics
     if s is None or observed is None or s.shape[1] != len(observed) or s.max() <= 1.0:
         return Markup("")
-    order = np.argsort(s, axis=0)
-    mean = posterior.weights @ s
-    sd = np.sqrt(posterior.weights @ (s - mean) ** 2)
+    mean, sd, _, low, high = posterior.confidential_summary().to_numpy().T
     shown = np.full_like(sd, _WHOLE) if (s == s.round()).all() else sd
-    low, high = (_quantiles(s, order, posterior.weights, level) for level in _LEVELS)
+    no_value = np.where(measured, "absent", "missing").tolist()
     rows = [
         (
             name,
-            "absent" if np.isnan(value) else number(value, noise and max(noise, digits)),
+            number(value, noise and max(noise, digits)) if not np.isnan(value) else without,
             number(centre, max(spread, digits / _WHOLE)),
             f"{number(first, digits)} to {number(last, digits)}",
         )
-        for name, value, noise, centre, spread, digits, first, last in zip(
-            names, observed, deviations, mean, sd, shown, low, high, strict=True
+        for name, value, without, noise, centre, spread, digits, first, last in zip(
+            names, observed, no_value, deviations, mean, sd, shown, low, high, strict=True
         )
     ]
     more = len(rows) - _MOST_ROWS
@@ -68,13 +64,3 @@ def hidden(
         ),
         paragraphs(f"{more:,} more are not shown." if more > 0 else ""),
     )
-
-
-def _quantiles(
-    s: np.ndarray, order: np.ndarray, weights: np.ndarray, level: float
-) -> Float[np.ndarray, " k"]:
-    """A quantile of each column of weighted draws, whose order this is."""
-    below = np.cumsum(weights[order], axis=0) < level
-    place = below.sum(axis=0).clip(max=len(s) - 1)
-    columns = np.arange(s.shape[1])
-    return s[order[place, columns], columns]

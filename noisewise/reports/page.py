@@ -171,8 +171,9 @@ def _hidden(
     """The confidential numbers, where the answer has them."""
     if mechanism is None or observed is None:
         return Markup("")
-    names = names_of(model, release, len(observed))
-    return hidden(posterior, observed, names, mechanism.noise_sd(len(observed)))
+    k = len(observed)
+    names = names_of(model, release, k)
+    return hidden(posterior, observed, names, mechanism.noise_sd(k), mechanism.measured(k))
 
 
 def _privacy(mechanism: Any, release: Release | None) -> Markup:
