@@ -245,3 +245,105 @@ def test_places_counted_from_below_are_caught(monkeypatch):
         assert max(tail_scores(20.0)) > 10.0
     finally:
         jax.clear_caches()
+
+
+# Cells that cannot move ---------------------------------------------------------------------------
+
+NOISY_AND_EXACT = M.Product([M.DiscreteLaplace(scale=3.0), M.Exact()], widths=[1, 1])
+BRIEF = nw.inference.CountAugmentationMCMC(max_draws=250, num_warmup=100)
+
+
+def pair(law, sums, mechanism):
+    prior = nw.Prior({"rate": dist.LogNormal(2.3, 0.3).expand([2])})
+    return nw.PrivateModel(prior=prior, simulator=StatisticLaw(law, sums=sums), mechanism=mechanism)
+
+
+def with_zero(rates):
+    return jnp.stack([rates[0], 0.0 * rates[0], rates[1]])
+
+
+def exact_with_zero(noisy, total):
+    """Means of both rates and of the first cell, from a grid."""
+    t, a = np.linspace(0.5, 5.0, 901), np.arange(total + 1)
+    each = scipy.stats.poisson.pmf(a[:, None], np.exp(t)) * scipy.stats.norm.pdf(t, 2.3, 0.3)
+    given = each @ np.exp(t) / each.sum(axis=1)
+    weights = each.sum(axis=1) * each.sum(axis=1)[::-1] * np.exp(-np.abs(a - noisy) / 3.0)
+    weights /= weights.sum()
+    return weights @ given, weights @ given[::-1], weights @ a
+
+
+@pytest.mark.slow
+def test_structural_zeros_stay_zero_beside_an_exact_total():
+    """Means of 1,000 effective draws, to 4 standard errors: sds are 3.2, 5.5 and 3.6."""
+    model = pair(
+        lambda theta: dist.Poisson(with_zero(theta["rate"])),
+        [[1, 0, 0], [0, 1, 0], [1, 1, 1]],
+        M.Product([M.DiscreteLaplace(scale=3.0), M.Unmeasured(), M.Exact()], widths=[1, 1, 1]),
+    )
+    method = nw.inference.CountAugmentationMCMC(target_ess=1000)
+    found = method.infer(KEY, model, [12.0, np.nan, 60.0], progress=False)
+    s = found.confidential_statistics
+    assert (s[:, 1] == 0.0).all()
+    seen = np.array([*found.theta.mean(axis=0), s[:, 0].mean()])
+    spread = np.array([*found.theta.std(axis=0), s[:, 0].std()])
+    assert (np.abs(seen - exact_with_zero(12, 60)) < 4 * spread / np.sqrt(1000)).all()
+
+
+@pytest.mark.slow
+def test_structural_zeros_of_a_multinomial_stay_zero():
+    def law(theta):
+        return dist.Multinomial(30, with_zero(theta["rate"]) / theta["rate"].sum())
+
+    found = BRIEF.infer(
+        KEY,
+        pair(law, np.eye(3, dtype=int), M.DiscreteLaplace(scale=3.0)),
+        [3.0, 1.0, 8.0],
+        progress=False,
+    )
+    assert (found.confidential_statistics[:, 1] == 0.0).all()
+    assert (found.confidential_statistics.sum(axis=1) == 30.0).all()
+    assert len(np.unique(found.theta[:, 0])) > 100
+
+
+FIXED = {
+    "exact cells": ([[1, 0], [0, 1]], M.Exact(), [7.0, 3.0], [7.0, 3.0], [1.0, 1.0]),
+    "exact cells, noisy total": (
+        [[1, 0], [0, 1], [1, 1]],
+        M.Product([M.Exact(), M.DiscreteLaplace(scale=1.0)], widths=[2, 1]),
+        [7.0, 3.0, 9.0],
+        [7.0, 3.0, 10.0],
+        [1.0, 1.0],
+    ),
+    "a structural zero, exact total": (
+        [[1, 0], [1, 1]],
+        NOISY_AND_EXACT,
+        [5.0, 6.0],
+        [6.0, 6.0],
+        [1.0, 0.0],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "exact cells, noisy total" else pytest.param(name, marks=pytest.mark.slow)
+        for name in FIXED
+    ],
+)
+def test_cells_of_which_none_can_move(name):
+    sums, mechanism, observed, cells, shares = FIXED[name]
+    model = pair(lambda theta: dist.Poisson(theta["rate"] * jnp.array(shares)), sums, mechanism)
+    found = BRIEF.infer(KEY, model, observed, progress=False)
+    assert (found.confidential_statistics == cells).all()
+    assert len(np.unique(found.theta[:, 0])) > 100
+
+
+@pytest.mark.slow
+def test_a_release_that_no_cells_have_is_refused():
+    """Random rounding to 3 of two cells, 30 each, and their total as 9."""
+    model = pair(
+        lambda theta: dist.Poisson(theta["rate"]), [[1, 0], [0, 1], [1, 1]], M.Rounded(base=3)
+    )
+    with pytest.raises(nw.errors.InvalidInputError, match="is not possible beside"):
+        BRIEF.infer(KEY, model, [30.0, 30.0, 9.0], progress=False)

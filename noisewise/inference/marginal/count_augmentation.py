@@ -164,6 +164,7 @@ class _Table:
     noisy: np.ndarray
     fixed: Int[np.ndarray, "e c"]
     totals: Float[np.ndarray, " e"]
+    still: np.ndarray
     directions: Directions
 
     @staticmethod
@@ -185,10 +186,9 @@ class _Table:
         bounded = law.total is None and bool(np.isfinite(ends).any())
         if moves is not None:
             _check_moves(moves, fixed, sums.shape[1])
-        directions = directions_for(
-            fixed, several, still=variances == 0.0, bounded=bounded, moves=moves
-        )
-        return _Table(sums, noisy, fixed, totals, directions)
+        still = variances == 0.0
+        directions = directions_for(fixed, several, still=still, bounded=bounded, moves=moves)
+        return _Table(sums, noisy, fixed, totals, still, directions)
 
     @property
     def free(self) -> bool:
@@ -229,8 +229,7 @@ class _Chains:
                 free=table.free,
             )
             pool, cells = self._starts(start_key, target)
-            few = cells.max(axis=0) < SMALL
-            self._target = dataclasses.replace(target, few=few).as_arrays()
+            self._target = dataclasses.replace(target, few=_few(cells)).as_arrays()
             self._blocks = as_pytree_blocks(blocks_of(self._prior))
             self._state: CountState = compiled_begun(
                 start_key, self._target, self._blocks, pool, jnp.asarray(cells)
@@ -249,6 +248,7 @@ class _Chains:
             table.fixed,
             table.totals,
             num,
+            table.still,
         )
         return jnp.asarray(pool), cells
 
@@ -262,21 +262,51 @@ class _Chains:
     def segment(self) -> dict[str, np.ndarray]:
         """The next draws, as a segment of a `Trace`; before the first ones the warm-up."""
         self._state, found = self._run.advance("chains", self._state, self._moved)
-        self._begun = True
         if not len(found["z"]):
             raise OutOfBudget
+        if not self._begun:
+            self._begun = True
+            self._target = dataclasses.replace(self._target, few=jnp.asarray(found["few"]))
+            self._check()
         self._acceptance.append(found["acceptance"])
         draws = {"z": found["z"], "theta": self._prior.constrain(found["z"])}
         return draws | ({"s": found["s"]} if self.keeps else {})
 
+    def _check(self) -> None:
+        """Refuse a release that the model rules out wherever the chains have been."""
+        table, state = self._table, self._state
+        with jax.enable_x64(True):
+            sums, z, cells = (jnp.asarray(part) for part in (state.sums, state.z, state.cells))
+            possible = np.asarray(self._target.noise.possible(sums)).all(axis=0)
+            allowed = np.isfinite(np.asarray(jax.vmap(self._target.given_cells)(z, cells)))
+        if not possible.all():
+            column = int(table.noisy[np.argmin(possible)])
+            raise InvalidInputError(
+                f"Number {column} of the release, {self._run.observed[column]:g}, is not possible"
+                f" beside the others: chains found no whole cells with the sum {column} of `sums`"
+                " from which its noise leads there. Look at the mechanism, at `sums` and at the"
+                " order of the numbers; if they are right, give a larger num_warmup."
+            )
+        if not allowed.all():
+            raise InvalidInputError(
+                "The law of the cells rules out all cells that chains found with the exact sums:"
+                " look at these, and at cells of which the law allows one number only, such as"
+                " structural zeros."
+            )
+
     def _moved(self) -> tuple[CountState, dict[str, np.ndarray]]:
-        state, parts = self._state, []
+        state, parts, target = self._state, [], self._target
+        tuned = state.cells
         with jax.enable_x64(True):
             for phase in self._phases():
                 if self._run.out_of_time():
                     break
-                given = (self._key, self._target, self._blocks, state, jnp.asarray(phase))
+                if phase == STEPPING:
+                    target = dataclasses.replace(target, few=jnp.asarray(_few(tuned)))
+                given = (self._key, target, self._blocks, state, jnp.asarray(phase))
                 state, draws = compiled_advanced(*given)
+                if phase == TUNING:
+                    tuned = draws.cells
                 if phase == DRAWING:
                     parts.append([np.asarray(part) for part in draws])
             state = jax.tree.map(np.asarray, state)
@@ -286,7 +316,7 @@ class _Chains:
             np.concatenate([none, *some]) for none, *some in zip(empty, *parts, strict=True)
         )
         s = cells @ self._table.sums.T.astype(float) if self.keeps else cells[:, :0]
-        return state, {"z": z, "s": s, "acceptance": acceptance}
+        return state, {"z": z, "s": s, "acceptance": acceptance, "few": np.asarray(target.few)}
 
     def _phases(self) -> list[int]:
         drawing = [DRAWING] * (_SEGMENT // CHUNK)
@@ -295,6 +325,12 @@ class _Chains:
         num = self._method.num_warmup // CHUNK
         tuning = max(1, num * 3 // 5)
         return [TUNING] * tuning + [STEPPING] * (num - tuning) + drawing
+
+
+def _few(cells: Array | np.ndarray) -> np.ndarray:
+    """Which cells were small counts, everywhere."""
+    found: np.ndarray = np.asarray(cells).reshape(-1, cells.shape[-1]).max(axis=0) < SMALL
+    return found
 
 
 def _as_moves(moves: Any) -> Int[np.ndarray, "n c"]:

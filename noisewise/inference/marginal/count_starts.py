@@ -31,6 +31,7 @@ def starts(
     fixed: np.ndarray,
     totals: np.ndarray,
     num: int,
+    still: np.ndarray | None = None,
 ) -> Float[np.ndarray, "n c"]:
     """Cells for some chains: least squares to what was released, noise of its size added, and to
     the law's means, then the nearest whole numbers that have the exact sums.
@@ -43,12 +44,15 @@ def starts(
         fixed: E, the exact sums.
         totals: What these are.
         num: How many chains.
+        still: Cells that never change, such as structural zeros: they are what the law's means are.
 
     Raises:
         InvalidInputError: If no whole numbers have the exact sums.
     """
     rng, shape = generator(key), (sums.shape[1],)
     mean, spread, low, high = (np.broadcast_to(part, shape) for part in _about(target, theta))
+    if still is not None:
+        low, high = (np.where(still, np.round(mean), end) for end in (low, high))
     sds, observed = np.asarray(target.sds), np.asarray(target.noise.observed)
     seen = np.isfinite(observed)
     weights = 1.0 / sds[seen]

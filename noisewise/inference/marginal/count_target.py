@@ -98,13 +98,23 @@ class Noise(eqx.Module):
         """log eta of each sum, far below all others where it is impossible."""
         if self.mechanism is None:
             return jnp.zeros_like(sums)
+        values, possible = self._values(sums)
+        kinks = jnp.nan_to_num(self.mechanism._kinks(jnp.asarray(self.observed), jnp))
+        off = jnp.abs(kinks - sums[..., None]).min(axis=-1)
+        return jnp.where(possible, values, _IMPOSSIBLE + _PER_COUNT * off)
+
+    def possible(self, sums: Float[Array, "*n k"]) -> Bool[Array, "*n k"]:
+        """Whether each sum can have led to what was released."""
+        if self.mechanism is None:
+            return jnp.ones(sums.shape, bool)
+        return self._values(sums)[1]
+
+    def _values(self, sums: Array) -> tuple[Array, Array]:
+        assert self.mechanism is not None
         low, high = self.mechanism.input_bounds
         inside = jnp.clip(sums, low, high)
         values = self.mechanism._log_prob_each(jnp.asarray(self.observed), inside)
-        kinks = jnp.nan_to_num(self.mechanism._kinks(jnp.asarray(self.observed), jnp))
-        off = jnp.abs(kinks - sums[..., None]).min(axis=-1)
-        possible = (values > -jnp.inf) & (inside == sums)
-        return jnp.where(possible, values, _IMPOSSIBLE + _PER_COUNT * off)
+        return values, (values > -jnp.inf) & (inside == sums)
 
     def log_smooth(self, sums: Float[Array, " k"]) -> Float[Array, ""]:
         """log eta of all sums, continued between whole numbers."""
