@@ -51,6 +51,12 @@ def test_noise_in_another_order_is_named_where_the_model_has_no_names():
         bare.observation(release(TABLE[::-1], VARYING))
 
 
+def test_a_number_that_the_noise_of_its_cell_cannot_give_is_named():
+    table = TABLE.assign(n=[3.5, 50.5, 700], sd=[0.0, 3.0, 4.0])
+    with pytest.raises(errors.InvalidInputError, match=r"DiscreteLaplace .* of 'Birch' is 50\.5"):
+        release(table, VARYING)
+
+
 def test_labels_of_a_prior_in_another_order_are_warned_of():
     def labelled(names):
         return nw.Prior({"rate": dist.LogNormal(3.0, 2.0).expand([3])}, labels={"rate": names})

@@ -377,6 +377,12 @@ def scan_program():
     scan(step, 0.0, jnp.arange(3))
 
 
+def releasing():
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    law = dist.Poisson(jnp.exp(mu) * jnp.ones(2)).to_event(1)
+    numpyro.sample("y", nw.Privatized(law, nw.mechanisms.DiscreteLaplace(2.0)))
+
+
 def observing():
     mu = numpyro.sample("mu", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(mu, 1), obs=1.0)
@@ -444,6 +450,7 @@ BAD = {
     ),
 }
 BAD_PROGRAMS = {
+    "released": (releasing, r"'y' is Privatized, .*hide=\[\"y\"\]"),
     "observed": (observing, "'y' is observed"),
     "factor": (with_factor, "'more' is observed"),
     "subsample": (subsampling, "subsamples"),

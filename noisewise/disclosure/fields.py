@@ -51,12 +51,13 @@ def as_described(query: Any) -> AbstractQuery | None:
     return queries.from_spec(dict(query) if isinstance(query, Mapping) else query)
 
 
-def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
+def as_values(values: Any, mechanism: AbstractMechanism, labels: Any = None) -> tuple[float, ...]:
     """The values of a release as floats.
 
     Args:
         values: Numbers, shape (k',); None or NaN for an absent one, where the mechanism has such.
         mechanism: The noise, which says how many there are and where they can lie.
+        labels: Of their cells, for messages.
 
     Raises:
         InvalidInputError: If there are others than the mechanism releases.
@@ -80,11 +81,10 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
             f"values must be the {expected} of the {type(mechanism).__name__}, got {array.size}."
         )
     array = array.astype(np.float64)
-    if not mechanism.support.contains(array).all():
-        name, support = type(mechanism).__name__, mechanism.support.describe()
-        raise InvalidInputError(
-            f"{name} releases {support}; at least one of the values is something else."
-        )
+    if (outside := np.flatnonzero(~mechanism.support.contains(array))).size:
+        from noisewise.disclosure.tables.cells import refuse_value
+
+        refuse_value(array, int(outside[0]), mechanism, labels)
     return tuple(math.nan if math.isnan(value) else value for value in array.tolist())
 
 

@@ -123,7 +123,8 @@ class Release:
             guarantee=self.guarantee,
             mechanism=self.mechanism,
         )
-        query, values = as_described(self.query), as_values(self.values, self.mechanism)
+        query = as_described(self.query)
+        values = as_values(self.values, self.mechanism, self.labels)
         mechanism = self.mechanism.for_neighbours(neighbours)
         guarantee = as_guarantee(self.guarantee, mechanism, neighbours)
         labels = as_labels(self.labels, len(values))

@@ -110,10 +110,24 @@ def _check_site(site: Mapping[str, Any]) -> None:
             " before the data. Leave it out, and write the law of the data as the simulator, such"
             " as nw.simulators.JaxSimulator(fn)."
         )
+    if kind == "sample" and _is_released(site["fn"]):
+        raise InvalidInputError(
+            f"The site {name!r} is Privatized, the law of what is released: leave the data site out"
+            " of the program, or hide it, as in numpyro.handlers.block(program, hide=["
+            f'"{name}"]): a prior has latent sites alone. The law of the counts is then'
+            " nw.simulators.StatisticLaw(fn)."
+        )
     if kind == "plate" and site["args"][0] != len(site["value"]):
         raise InvalidInputError(f"The plate {name!r} subsamples: leave out subsample_size.")
     if kind == "sample" and site.get("scale") is not None:
         raise InvalidInputError(f"The site {name!r} is scaled: leave out numpyro.handlers.scale.")
+
+
+def _is_released(law: Any) -> bool:
+    """Whether it is a `Privatized`, which draws what is confidential, in whatever wraps it."""
+    while not hasattr(law, "confidential") and hasattr(law, "base_dist"):
+        law = law.base_dist
+    return hasattr(law, "confidential")
 
 
 def _law(

@@ -39,6 +39,11 @@ class NamedTheta:
             start += size
         raise InvalidInputError(unknown_name(name, self._layout))
 
+    def __getattr__(self, name: str) -> Any:
+        known = () if name.startswith("_") else self._layout
+        hint = f': write theta["{name}"]' if name in known else ""
+        raise AttributeError(f"Parameters are read by name, and there is no theta.{name}{hint}.")
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._layout)
 

@@ -69,3 +69,9 @@ def test_a_mechanism_of_another_width_is_refused():
 def test_sums_are_no_numbers_of_their_own():
     with pytest.raises(errors.MissingCapabilityError, match="CountAugmentationMCMC"):
         nw.inference.MarginalNUTS().infer(0, model(), [1.0, 2.0, 3.0])
+
+
+def test_parameters_are_not_attributes():
+    law = nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta.rate))
+    with pytest.raises(errors.SimulationError, match=r'no theta.rate: write theta\["rate"\]'):
+        law.named_by((("rate", ()),))

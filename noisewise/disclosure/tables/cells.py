@@ -7,14 +7,16 @@ import datetime
 import math
 import numbers
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import describe
 from noisewise._core.json_files import require_text
 from noisewise.disclosure.fields import implied_by
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.base import AbstractMechanism, Capability
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,6 +129,23 @@ def names_of(labels: Mapping[str, tuple[Label, ...]]) -> tuple[str, ...]:
     if len(set(names)) == len(names):
         return tuple(names)
     return tuple(f"{name} [{number}]" for number, name in enumerate(plain))
+
+
+def refuse_value(
+    values: Float[np.ndarray, " kp"], place: int, mechanism: AbstractMechanism, labels: Any
+) -> NoReturn:
+    """Say which released value cannot be of its noise; the noise of its cell alone, where cells
+    have different ones.
+    """
+    if mechanism.width == len(values) and Capability.CDF in mechanism.capabilities:
+        mechanism = mechanism.of_columns([place])
+    known = as_labels(labels, len(values))
+    where = f"values[{place}]" if known is None else f"the value of {names_of(known)[place]!r}"
+    value = "absent" if np.isnan(values[place]) else repr(float(values[place]))
+    raise InvalidInputError(
+        f"{type(mechanism).__name__} releases {mechanism.support.describe()}, but {where} is"
+        f" {value}: give each number as it was published, and the noise that made it."
+    )
 
 
 def as_source(source: Any) -> str | dict[str, Any] | None:
