@@ -270,6 +270,21 @@ def positive_in(text: str, where: str) -> float:
     raise FileFormatError(f"{where} must be above 0, got {shown(text)}.")
 
 
+def noise_in(text: str, where: str) -> float:
+    """The size of noise, above 0; see `number_in`."""
+    if number_in(text, where) == 0.0:
+        raise FileFormatError(
+            f"{where} must be above 0, got {shown(text)}: numbers without noise are named by a"
+            " column, --by COLUMN --mechanism ENTRY=exact (by=..., mechanism={...})."
+        )
+    return positive_in(text, where)
+
+
+def noise_or_none_in(text: str, where: str) -> float:
+    """The size of noise, or 0 for a number without noise; see `number_in`."""
+    return 0.0 if number_in(text, where) == 0.0 else positive_in(text, where)
+
+
 def shown(text: str) -> str:
     """A cell as messages show it.
 

@@ -13,9 +13,10 @@ from noisewise.mechanisms import AbstractMechanism
 from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import (
     cells_named,
+    noise_in,
+    noise_or_none_in,
     number_in,
     numbers_in,
-    positive_in,
     read_source,
     shown,
 )
@@ -70,7 +71,7 @@ def table(
             "rounded"; a mechanism; or one of these for each entry of the column `by`.
         scale: The scale of the noise, of Gaussian kinds its standard deviation; the column that has
             it for each cell; or one of these for each entry of `by`.
-        sd: The column of standard deviations.
+        sd: The column of standard deviations, 0 where there is no noise.
         variance: The column of variances.
         sensitivity: The largest change of the table between neighbours; without it no guarantee is
             derived. With `by` it may be one for each entry.
@@ -170,7 +171,8 @@ def _content(
     values in place of texts.
     """
     content: dict[str, Any] = dict(texts)
-    for names, read in ((noise.sizes, positive_in), (noise.thresholds, number_in)):
+    size_in = noise_or_none_in if noise.zero_is_exact else noise_in
+    for names, read in ((noise.sizes, size_in), (noise.thresholds, number_in)):
         for name in names:
             if name in texts:
                 content[name] = numbers_in(texts[name], name, cell, read)
@@ -223,6 +225,12 @@ class TableNoise:
     def sizes(self) -> list[str]:
         """The columns of positive numbers: scales, standard deviations and variances."""
         return [*_columns(self.scale), *(name for name in (self.sd, self.variance) if name)]
+
+    @property
+    def zero_is_exact(self) -> bool:
+        """Whether a size of 0 says that there is no noise: where nothing else is said of noise."""
+        others = (self.sensitivity, self.threshold, self.base, self.by)
+        return all(value is None for value in others)
 
     @property
     def thresholds(self) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from noisewise.disclosure import Release
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import (
     DiscreteGaussian,
@@ -306,3 +307,22 @@ def test_readers_are_functions_that_give_releases():
     assert signature.return_annotation == "Release"
     assert list(signature.parameters) == list(inspect.signature(table.describe).parameters)
     assert (table.__name__, table.__module__) == ("table", "noisewise.readers.tables")
+
+
+def test_no_noise_is_exact_as_in_frames(tmp_path):
+    """A size of 0, where only the size of the noise is said; elsewhere the way out is named."""
+    path = tmp_path / "t.csv"
+    path.write_text("place,n,sd\na,3,2\nb,7,0\n")
+    given = {"value": "n", "labels": "place", "mechanism": "discrete-gaussian"}
+    for size in ("sd", "scale", "variance"):
+        release = table(path, **given, **{size: "sd"})
+        frame = pd.DataFrame({"place": ["a", "b"], "n": [3, 7], "sd": [2.0, 0.0]})
+        own = Release.from_table(
+            frame, value="n", labels=["place"], mechanism=DiscreteGaussian, **{size: "sd"}
+        )
+        assert release.mechanism.to_spec() == own.mechanism.to_spec()
+    with pytest.raises(FileFormatError, match="--mechanism ENTRY=exact"):
+        table(path, **given, scale="sd", sensitivity=1.0)
+    path.write_text("place,n,sd\na,3,2\nb,7,-1\n")
+    with pytest.raises(FileFormatError, match="above 0, got '-1'"):
+        table(path, **given, sd="sd")
