@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import jax
@@ -66,6 +66,33 @@ def check_call(function: Callable[..., Any], call: str, *arguments: str) -> None
         meant = [i for i, argument in enumerate(arguments) if name in _NAMES.get(argument, ())]
         if meant and place not in meant:
             raise InvalidTypeError(f"{what}: swap its parameters.")
+
+
+def check_keywords(kind: type, given: Collection[str]) -> None:
+    """Refuse keywords that a class does not take, with those that it takes.
+
+    Args:
+        kind: The class that is called.
+        given: The keywords of the call.
+
+    Raises:
+        InvalidTypeError: If one is unknown.
+
+    >>> class Noise:
+    ...     def __init__(self, scale, step=1.0): ...
+    >>> check_keywords(Noise, ["sd"])
+    Traceback (most recent call last):
+    noisewise.errors.InvalidTypeError: Noise has no argument 'sd': it takes scale, step.
+    """
+    if not given:
+        return
+    takes = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+    names = [each.name for each in takes]
+    unknown = [name for name in given if name not in names]
+    if unknown and all(each.kind is not each.VAR_KEYWORD for each in takes):
+        raise InvalidTypeError(
+            f"{kind.__name__} has no argument {unknown[0]!r}: it takes {', '.join(names)}."
+        )
 
 
 # Traces -------------------------------------------------------------------------------------------

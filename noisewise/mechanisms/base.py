@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +21,7 @@ from noisewise._core.neighbours import (
     joint_relation,
     neighbours_from_spec,
 )
+from noisewise._core.user_functions import check_keywords
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.columns import PerColumn, length
 from noisewise.mechanisms.exact import ExactNoise
@@ -38,6 +39,11 @@ class AbstractMechanism(AbstractNoiseLaw):
     `AbstractNoiseLaw` has the draws and densities. A concrete class adds `guarantee`, `norm`,
     `adjacent_pairs`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
     """
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """An instance; keywords that its class does not take are refused with those it takes."""
+        check_keywords(cls, given)
+        return super().__new__(cls)
 
     norm: ClassVar[float]
     """The norm in which `sensitivity` is measured: 0 (number of changed entries), 1, 2 or infinity.

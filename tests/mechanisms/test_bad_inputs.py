@@ -361,3 +361,16 @@ def test_messages_do_not_repeat_the_confidential_statistic():
         with pytest.raises(errors.NoisewiseError) as caught:
             call()
         assert "123" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "words"),
+    [
+        (nw.mechanisms.DiscreteGaussian, {"sd": 5.0}, "'sd': it takes scale, sensitivity"),
+        (nw.mechanisms.ForcedResponse, {"p": 0.5}, "'p': it takes truth, yes"),
+        (nw.mechanisms.Exact, {"scale": 1.0}, "Exact has no argument 'scale'"),
+    ],
+)
+def test_unknown_arguments_are_named_with_those_that_there_are(kind, given, words):
+    with pytest.raises(errors.InvalidTypeError, match=words):
+        kind(**given)
