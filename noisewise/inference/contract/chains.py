@@ -38,7 +38,8 @@ _MANY_PER_CHAIN = 50
 class Trace:
     """Draws of parallel chains, collected segment by segment until they are worth `target_ess`.
 
-    Draws have names, and shape (sweeps, chains, ...) in each segment.
+    Draws have names, and shape (sweeps, chains, ...) in each segment. Those named `watched` are of
+    numbers besides the parameters that must have settled too, and be worth 100 draws.
 
     The effective size is the smallest of those of the ranks (the bulk effective size), of the
     values, and of the squared distances from the mean. Means and standard deviations are thus as
@@ -47,6 +48,7 @@ class Trace:
     Attributes:
         target_ess: Effective draws wanted, at the worst parameter.
         effective_size: Effective draws when last measured.
+        watched_size: Effective draws of the worst watched number when last measured.
         tail_size: Effective draws of the 5% and 95% quantiles when last measured.
         r_hat: R-hat at the worst parameter when last measured.
     """
@@ -67,6 +69,7 @@ class Trace:
 
     def _forget(self) -> None:
         self.effective_size, self.tail_size, self.r_hat = 0.0, 0.0, np.inf
+        self.watched_size = np.inf
         self._parts: dict[str, list[np.ndarray]] = {}
         self._next_look = 0
 
@@ -98,7 +101,8 @@ class Trace:
         if self.length >= self._next_look:
             self._next_look = int(1.2 * self.length) + 1
             self.look()
-        return self.effective_size >= self.target_ess and self.settled
+        enough = self.effective_size >= self.target_ess and self.watched_size >= MIN_DRAWS
+        return enough and self.settled
 
     @property
     def settled(self) -> bool:
@@ -115,7 +119,8 @@ class Trace:
         """Whether the draws stand for the law of the chains: settled, and worth 100 independent
         draws for means, standard deviations and the 5% and 95% quantiles.
         """
-        return self.settled and min(self.effective_size, self.tail_size) >= MIN_DRAWS
+        sizes = (self.effective_size, self.tail_size, self.watched_size)
+        return self.settled and min(sizes) >= MIN_DRAWS
 
     def look(self) -> None:
         """Measure effective sizes and R-hat at the worst parameter; below 4 sweeps there are
@@ -125,13 +130,23 @@ class Trace:
         if len(theta) < 4:
             return
         columns = [column.T for column in np.moveaxis(theta, 2, 0)]
+        watched = self._watched()
         with np.errstate(all="ignore"):  # squares of numbers that are large, or none
             sizes = np.array([_size(column) for column in columns])
+            others = np.array([_size(column) for column in watched])
         tails = np.array([effective_draws(column, "tail") for column in columns])
-        r_hats = np.array([r_hat(column) for column in columns])
+        r_hats = np.array([r_hat(column) for column in columns + watched])
+        self.watched_size = float(np.nan_to_num(others).min(initial=np.inf))
         self.effective_size = float(np.nan_to_num(sizes).min())
         self.tail_size = float(np.nan_to_num(tails).min())
         self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
+
+    def _watched(self) -> list[Float[np.ndarray, "c n"]]:
+        """Watched numbers that are not the same in all draws."""
+        if "watched" not in self._parts:
+            return []
+        columns = np.moveaxis(np.concatenate(self._parts["watched"]), 2, 0)
+        return [column.T for column in columns if np.ptp(column) > 0.0]
 
     def stride(self) -> int:
         """Which draws to keep: every stride-th loses next to no information."""
@@ -180,8 +195,8 @@ def finished_draws(
     run.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
         run.warn(Kind.CHAINS_IN_WARM_UP)
-    elif not (size >= MANY_DRAWS and trace.settled and trace.tail_size >= MIN_DRAWS):
-        size = min(size, trace.tail_size)
+    elif not (size >= MANY_DRAWS and trace.exact):
+        size = min(size, trace.tail_size, trace.watched_size)
         limits = {"enough": MANY_DRAWS, "largest_r_hat": MAX_R_HAT}
         run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
     return run.draws(theta, s, num_chains=num_chains, exact=settled and sound and trace.exact)

@@ -59,8 +59,9 @@ class CountAugmentationMCMC(AbstractMethod):
     (nested sums) or in 2 x 2 swaps (rows and columns of a table). Theta moves given the cells, and
     together with them where no sum is exact.
 
-    Chains go on until each parameter has `target_ess` effective draws and R-hat is at most 1.01
-    (1.02 with 50 effective draws per chain), or `max_draws` or the budget of minutes is spent.
+    Chains go on until each parameter has `target_ess` effective draws, the sums that move most
+    slowly have 100, and R-hat of all these is at most 1.01 (1.02 with 50 effective draws per
+    chain), or `max_draws` or the budget of minutes is spent.
     `posterior.confidential_statistics` are the sums A cells.
 
     Args:
@@ -151,9 +152,16 @@ class CountAugmentationMCMC(AbstractMethod):
             if trace.length >= self.max_draws:
                 run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
                 break
-        run.diagnostics |= chains.acceptance
+        run.diagnostics |= chains.acceptance | chains.of_sums(trace)
         without = None if chains.keeps else lambda theta: None
         return finished_draws(run, trace, settled=True, statistics=without)
+
+
+_WATCHED, _AMONG = 5, 32
+"""Sums that must have settled, and how many they are chosen from where draws of sums are not kept.
+"""
+_MOSTLY = 0.95
+"""The share of equal draws from which a sum counts as known: of its mixing little depends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,6 +243,9 @@ class _Chains:
                 start_key, self._target, self._blocks, pool, jnp.asarray(cells)
             )
         self._acceptance: list[np.ndarray] = []
+        some = np.linspace(0, len(noisy) - 1, min(len(noisy), _AMONG)).astype(int)
+        self._rows = np.arange(width) if self.keeps else noisy[some]
+        self._watched = np.zeros(0, int)
 
     def _starts(self, key: Array, target: CountTarget) -> tuple[Array, np.ndarray]:
         pool_key, cells_key = jax.random.split(key)
@@ -259,6 +270,11 @@ class _Chains:
         joint = {"acceptance with cells": second} if self._table.free else {}
         return {"acceptance given cells": first} | joint
 
+    def of_sums(self, trace: Trace) -> dict[str, float]:
+        """The effective size of the sum that moves most slowly, if one moves."""
+        size = trace.watched_size
+        return {"effective size of sums": size} if np.isfinite(size) else {}
+
     def segment(self) -> dict[str, np.ndarray]:
         """The next draws, as a segment of a `Trace`; before the first ones the warm-up."""
         self._state, found = self._run.advance("chains", self._state, self._moved)
@@ -268,8 +284,10 @@ class _Chains:
             self._begun = True
             self._target = dataclasses.replace(self._target, few=jnp.asarray(found["few"]))
             self._check()
+            self._watched = _slowest(found["s"], np.isin(self._rows, self._table.noisy))
         self._acceptance.append(found["acceptance"])
         draws = {"z": found["z"], "theta": self._prior.constrain(found["z"])}
+        draws["watched"] = found["s"][:, :, self._watched]
         return draws | ({"s": found["s"]} if self.keeps else {})
 
     def _check(self) -> None:
@@ -315,7 +333,7 @@ class _Chains:
         z, cells, acceptance = (
             np.concatenate([none, *some]) for none, *some in zip(empty, *parts, strict=True)
         )
-        s = cells @ self._table.sums.T.astype(float) if self.keeps else cells[:, :0]
+        s = cells @ self._table.sums[self._rows].T.astype(float)
         return state, {"z": z, "s": s, "acceptance": acceptance, "few": np.asarray(target.few)}
 
     def _phases(self) -> list[int]:
@@ -325,6 +343,18 @@ class _Chains:
         num = self._method.num_warmup // CHUNK
         tuning = max(1, num * 3 // 5)
         return [TUNING] * tuning + [STEPPING] * (num - tuning) + drawing
+
+
+def _slowest(s: Float[np.ndarray, "m n k"], noisy: np.ndarray) -> Int[np.ndarray, " w"]:
+    """Which sums to watch: noisy ones that move, of the largest autocorrelation from draw to draw,
+    which counts differences between chains.
+    """
+    moves = noisy & ((s == np.median(s, axis=(0, 1))).mean(axis=(0, 1)) < _MOSTLY)
+    off = s - s.mean(axis=(0, 1))
+    variances = np.where(moves, np.mean(off**2, axis=(0, 1)), np.inf)
+    lagged = np.mean(off[1:] * off[:-1], axis=(0, 1)) / variances
+    found: np.ndarray = np.argsort(np.where(moves, -lagged, np.inf))[:_WATCHED]
+    return found[moves[found]]
 
 
 def _few(cells: Array | np.ndarray) -> np.ndarray:
