@@ -36,6 +36,20 @@ def test_another_order_is_refused(noise):
     assert made.observation(release(again, noise)).tolist() == [3, 50, 700]
 
 
+def test_cells_of_two_labels_are_told_apart():
+    table = TABLE.assign(year=[2020, 2021, 2021])
+    there, turned = (
+        nw.Release.from_table(frame, value="n", labels=["lake", "year"], **FIXED)
+        for frame in (table, table[::-1])
+    )
+    made = nw.PrivateModel.from_release(there, prior=PRIOR, simulator=LAW)
+    with pytest.raises(errors.InvalidInputError) as caught:
+        made.observation(turned)
+    text = str(caught.value)
+    assert "cells are Lark, 2021; Birch, 2021; Alder, 2020, the" in text
+    assert "frame.set_index(['lake', 'year']).loc[[('Alder', 2020), ...]]" in text
+
+
 def test_other_cells_are_refused_and_numbers_are_taken():
     other = release(TABLE.replace("Birch", "Willow"))
     with pytest.raises(

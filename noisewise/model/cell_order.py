@@ -40,13 +40,18 @@ def check_cells(names: tuple[str, ...], release: Release, *, are_labels: bool) -
     reordered = sorted(names) == sorted(theirs)
     if not (reordered or are_labels):
         return
-    label = next(iter(release.labels))
+    same, line = "", ""
+    if reordered:
+        dimensions, first = list(release.labels), theirs.index(names[0])
+        row = tuple(column[first] for column in release.labels.values())
+        index, place = (dimensions, row) if len(row) > 1 else (dimensions[0], row[0])
+        same = ": the same in another order"
+        line = f", as in frame.set_index({index!r}).loc[[{place!r}, ...]].reset_index()"
     raise InvalidInputError(
         f"The release's cells are {_few(theirs, names)}, the model's are {_few(names, theirs)}"
-        f"{': the same in another order' if reordered else ''}. Give nw.Release.from_table the rows"
-        f" in the model's order, as in frame.set_index({label!r}).loc[[{names[0]!r}, ...]]"
-        ".reset_index(), or make the model from this release, with a law of the cells in its order."
-        " If they are the same cells under other names, pass release.observed."
+        f"{same}. Give nw.Release.from_table the rows in the model's order{line}, or make the model"
+        " from this release, with a law of the cells in its order. If they are the same cells under"
+        " other names, pass release.observed."
     )
 
 
@@ -90,6 +95,7 @@ def _few(names: Sequence[Any], others: Sequence[Any]) -> str:
     pairs = itertools.zip_longest(names, others)
     start = next((j for j, (one, other) in enumerate(pairs) if one != other), 0)
     start = min(start, len(names) - 1)
-    listed = ", ".join(map(str, names[start : start + _SHOWN]))
-    before = "..., " if start else ""
-    return f"{before}{listed}{', ...' if start + _SHOWN < len(names) else ''}"
+    listed = [str(name) for name in names[start : start + _SHOWN]]
+    comma = "; " if any("," in name for name in listed) else ", "
+    more = ["..."] if start + _SHOWN < len(names) else []
+    return comma.join([*(["..."] if start else []), *listed, *more])
