@@ -12,6 +12,7 @@ import scipy.stats
 import noisewise as nw
 from noisewise.inference.marginal import count_augmentation, count_chains, count_target
 from noisewise.samplers.chain_diagnostics import effective_draws
+from noisewise.samplers.lattices.directions import directions_for
 from noisewise.simulators import StatisticLaw
 
 KEY = jax.random.key(3)
@@ -249,6 +250,25 @@ def test_a_count_far_out_in_its_law(observed):
     of_mean, of_variance, of_cell = tail_scores(observed)
     assert max(of_mean, of_variance) < 4.5
     assert of_cell < 0.02
+
+
+def test_residuals_lead_back_to_their_cells():
+    """In both tails of a table, and beyond it, where cells stay."""
+    model = nw.PrivateModel(
+        prior=nw.Prior({"t": dist.Normal(0.0, 1.0).expand([4])}),
+        simulator=StatisticLaw(lambda theta: dist.Poisson(jnp.exp(theta["t"]))),
+        mechanism=M.DiscreteGaussian(scale=200.0),
+    )
+    eye = np.eye(4, dtype=int)
+    parts = (model.prior, model.simulator, model.mechanism, np.zeros(4), eye)
+    target = count_target.CountTarget.of(*parts, directions_for(eye[:0], eye[:0]), free=True)
+    target = dataclasses.replace(target, few=np.ones(4, bool)).as_arrays()
+    with jax.enable_x64(True):
+        z, cells = jnp.array([3.0, 2.0, -40.0, 3.0]), jnp.array([0.0, 60.0, 0.0, 70.0])
+        kept = target.residuals(KEY, z, cells)
+        assert target.cells_at(z, kept).tolist() == cells.tolist()
+        assert np.isfinite(target.given_residuals(z, kept))
+        assert target.cells_at(z + 0.3, kept)[3] == 70.0
 
 
 @pytest.mark.slow
