@@ -9,6 +9,7 @@ import scipy.stats
 
 import noisewise as nw
 from noisewise import errors
+from noisewise.inference.marginal import chains
 from noisewise.posteriors import Kind
 from noisewise.simulators import JaxSimulator, PythonSimulator, StatisticLaw
 
@@ -221,3 +222,29 @@ def test_an_edited_law_is_noticed_on_resuming(tmp_path):
 def test_a_law_of_another_width_is_refused_when_the_model_is_built():
     with pytest.raises(errors.InvalidInputError, match="gives 3 numbers, but the Laplace has 2"):
         model(mechanism=nw.mechanisms.Laplace(scale=[1.0, 2.0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halvings", [3, 0])
+def test_steps_are_halved_where_a_spread_may_be_near_zero(halvings, monkeypatch):
+    """Four districts, one of them suppressed. Planted: steps that stay as they are."""
+    monkeypatch.setattr(chains, "_MOST_HALVINGS", halvings)
+    people = jnp.array([2100, 4900, 11200, 20800])
+    model = nw.PrivateModel(
+        prior=nw.Prior(
+            {
+                "mean": dist.Normal(-5, 1),
+                "spread": dist.HalfNormal(0.5),
+                "log_rate": lambda mean, spread: dist.Normal(mean, spread).expand([4]),
+            }
+        ),
+        simulator=nw.simulators.StatisticLaw(
+            lambda theta: dist.Poisson(people * jnp.exp(theta["log_rate"]))
+        ),
+        mechanism=nw.mechanisms.Thresholded(nw.mechanisms.DiscreteLaplace(scale=4.0), above=20.0),
+    )
+    released = [np.nan, 31.0, 90.0, 174.0]
+    posterior = nw.inference.MarginalNUTS(target_ess=400).infer(1, model, released, progress=False)
+    share = posterior.report.diagnostics["divergent"] / len(posterior.theta)
+    assert (share < 0.01) == (halvings > 0)
+    assert posterior.report.exact == (halvings > 0)

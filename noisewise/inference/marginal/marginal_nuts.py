@@ -14,13 +14,12 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, integer
-from noisewise._core.json_files import reading
 from noisewise._core.seeds import generator
-from noisewise.errors import FileFormatError, MissingCapabilityError
+from noisewise.errors import MissingCapabilityError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
-from noisewise.inference.contract.effects import blocks_of
-from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.marginal.chains import SEGMENT, Chains
 from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.near_draws import draw_counts, is_narrow
 from noisewise.laws.near_totals import NearTotal, log_shares_of, near_total
@@ -32,7 +31,6 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, StopKind
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import as_pytree
-from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts
 from noisewise.simulators import StatisticLaw
 
 _STARTS_PER_CHAIN = 256
@@ -41,8 +39,6 @@ are impossible.
 """
 _MOST_CELLS = 2_000_000
 """Cells times prior draws that are looked at for starts: some seconds."""
-_SEGMENT = 250
-"""Draws of each chain between looks at R-hat and effective sizes."""
 _MAX_DIVERGENT = 0.001
 """Share of divergent trajectories that is reported: single ones are usual in warm posteriors."""
 _MOST_DIVERGENT = 0.02
@@ -114,7 +110,7 @@ class MarginalNUTS(AbstractMethod):
             num_chains=integer("num_chains", at_least=2),
             num_warmup=integer("num_warmup", at_least=60),
             target_ess=integer("target_ess", at_least=1),
-            max_draws=integer("max_draws", at_least=_SEGMENT),
+            max_draws=integer("max_draws", at_least=SEGMENT),
         )
 
     def _refusal(self, model: PrivateModel) -> str | None:
@@ -159,12 +155,15 @@ class MarginalNUTS(AbstractMethod):
 
     def _moved(
         self, run: InferenceRun, start_key: Array, chain_key: Array, density: MarginalDensity
-    ) -> tuple[_Chains, Trace]:
+    ) -> tuple[Chains, Trace]:
         """Chains until they are done, or a budget is."""
-        chains = _Chains(run, chain_key, density, _starts(start_key, density, self.num_chains))
+        chains = Chains(
+            run, chain_key, density, density.prior, _starts(start_key, density, self.num_chains)
+        )
         trace = Trace(self.target_ess)
+        segment = chains.tuned(self.num_warmup)
         while True:
-            trace.add(**chains.segment(self.num_warmup))
+            trace.add(**segment)
             complete = trace.complete()
             run.record(
                 draws=trace.length * self.num_chains,
@@ -176,6 +175,7 @@ class MarginalNUTS(AbstractMethod):
             if trace.length >= self.max_draws:
                 run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
                 return chains, trace
+            segment = chains.segment(self.num_warmup)
 
     @staticmethod
     def _warn_of_totals(run: InferenceRun) -> None:
@@ -341,59 +341,3 @@ def _starts(key: Array, density: MarginalDensity, num_chains: int) -> Float[np.n
         values = power * values
     order = np.argsort(-(values + generator(choice_key).gumbel(size=num)))
     return np.asarray(density.prior.unconstrain(theta[order[:num_chains]]))
-
-
-class _Chains:
-    """No-U-turn chains that are moved segment by segment, each recorded in the journal."""
-
-    def __init__(
-        self, run: InferenceRun, key: Array, density: MarginalDensity, start: np.ndarray
-    ) -> None:
-        self._run, self._key, self._density, self._start = run, key, density, start
-        self._blocks = blocks_of(density.prior)
-        self._state: NutsState | None = None
-        self.divergent, self.gradients = 0, 0
-
-    def segment(self, num_warmup: int) -> dict[str, np.ndarray]:
-        """The next draws, as a segment of a `Trace`; before the first ones the warm-up."""
-        found = self._run.remember("chains", lambda: self._moved(num_warmup))
-        with reading("The chains in the journal"):
-            draws = found["draws"]
-            if draws.shape[1:] != self._start.shape:
-                raise FileFormatError("they have another shape.")
-            self._state = self._state_from(found)
-            self.divergent += int(found["divergent"])
-            self.gradients += int(found["gradients"])
-        if not len(draws):
-            raise OutOfBudget
-        return {"z": draws, "theta": self._density.prior.constrain(draws)}
-
-    def _moved(self, num_warmup: int) -> dict[str, np.ndarray]:
-        start = self._start if self._state is None else self._state
-        found = nuts(
-            self._key,
-            self._density,
-            start,
-            blocks=self._blocks,
-            num_warmup=num_warmup,
-            num_draws=_SEGMENT,
-            progress=lambda done, total: self._run.out_of_time(),
-        )
-        numbers = {
-            "draws": found.draws,
-            "divergent": np.asarray(found.num_divergent),
-            "gradients": np.asarray(found.num_gradients),
-        }
-        leaves = jax.tree.leaves(found.state)
-        return numbers | {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-
-    def _state_from(self, arrays: dict[str, np.ndarray]) -> NutsState | None:
-        """Where the chains were, None where a budget ended in the warm-up."""
-        if "state_0" not in arrays:
-            return None
-        each = tuple(0 for _ in self._blocks)
-        numbers: Any = (0, 0, 0, 0, 0, each, each, each, 0)
-        empty, structure = jax.tree.flatten(NutsState(*numbers))
-        leaves = [arrays[f"state_{i}"] for i in range(len(empty))]
-        state: NutsState = jax.tree.unflatten(structure, leaves)
-        return state
