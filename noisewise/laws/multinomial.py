@@ -66,6 +66,10 @@ _SEARCHES = 40
 """Steps towards the saddle point at most: Newton's, or halves of a bracket."""
 _FURTHEST = 40.0
 """Nats per count: the saddle point is sought among tilts of e^-40 to e^40."""
+_MOST_ATTEMPTS = 10_000
+"""Draws of counts with their total, after which they are NaN: one in some sds of a cell is accepted,
+and none where what was released is impossible.
+"""
 _CLOSE = 0.3
 """Sds of the total: how near to n its mean must be. Less gains nothing."""
 
@@ -112,8 +116,8 @@ class KnownTotal:
         # log f is found at points so dense that none is .1 below the largest
         most = self._log_at(found, points).max(axis=-1) + 0.1
 
-        def attempt(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            key, counts, done = state
+        def attempt(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            key, counts, done, attempts = state
             key, first, second = jax.random.split(key, 3)
             drawn = found.confidential(first)
             rest = self._total - jnp.where(widest, 0.0, drawn).sum(axis=-1, keepdims=True)
@@ -122,10 +126,14 @@ class KnownTotal:
             accepted = jnp.log(randomness.uniform(second, chance.shape)) < chance
             new = jnp.where(widest, rest, drawn)
             counts = jnp.where((accepted & ~done)[..., None], new, counts)
-            return key, counts, done | accepted
+            return key, counts, done | accepted, attempts + 1
 
-        state = (key, jnp.zeros(found._shape), jnp.zeros(self._batch, dtype=bool))
-        return jax.lax.while_loop(lambda state: ~state[2].all(), attempt, state)[1]
+        def goes_on(state: tuple[Array, ...]) -> Array:
+            return ~state[2].all() & (state[3] < _MOST_ATTEMPTS)
+
+        nothing = jnp.zeros(found._shape), jnp.zeros(self._batch, dtype=bool), jnp.asarray(0)
+        _, counts, done, _ = jax.lax.while_loop(goes_on, attempt, (key, *nothing))
+        return jnp.where(done[..., None], counts, jnp.nan)
 
     def _log_at(self, found: CountSum, points: Array) -> Array:
         return jax.vmap(found._log, in_axes=-1, out_axes=-1)(points)

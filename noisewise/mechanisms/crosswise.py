@@ -19,7 +19,8 @@ class Crosswise(AbstractSurveyDesign):
     No device is needed. The law is that of `Warner(p)`; for p < 1/2 the slope d is negative. Where
     1 stands for "one of both is true", take 1 - p.
 
-    Guarantee: epsilon = |log p / (1 - p)| per answer, as for `Warner`.
+    Guarantee: epsilon = |log p / (1 - p)| per answer, as for `Warner`, against everybody who does
+    not know the answer to the other statement. Whoever knows it, such as a birthday, reads s.
 
     Reference: Yu, Tian and Tang (2008), Metrika 67, 251-263.
 

@@ -89,5 +89,5 @@ def asked(rarer: PerColumn, loss: float) -> PerColumn:
     >>> round(float(asked(0.5, np.log(5.0))), 6)
     0.666667
     """
-    odds = np.asarray(rarer) * math.expm1(loss)
-    return odds / (1.0 + odds)
+    asked_for = -np.asarray(rarer) * math.expm1(-loss)
+    return asked_for / (math.exp(-loss) + asked_for)

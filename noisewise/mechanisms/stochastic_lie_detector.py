@@ -16,7 +16,8 @@ class StochasticLieDetector(AbstractSurveyDesign):
     different p tell: `mechanism=lambda theta: StochasticLieDetector(truth=theta["t"], p=p)` in
     `nw.PrivateModel`.
 
-    Guarantee: epsilon = max(|log truth / (1 - p)|, |log p / (1 - truth)|) per answer.
+    Guarantee: epsilon = max(|log truth / (1 - p)|, |log p / (1 - truth)|) per answer, where people
+    behave so. A part of the noise is their own choice, which no device promises.
 
     Reference: Moshagen, Musch and Erdfelder (2012), Behav. Res. Methods 44, 222-231; Heck and
     Moshagen (2018), J. Stat. Softw. 85(2).

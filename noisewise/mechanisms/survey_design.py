@@ -28,6 +28,10 @@ _ROUNDING = 1e-12
 """
 _CERTAIN = 1e-15
 """Probabilities this near to 0 or 1 are 0 or 1: the rounding of sums such as 1 - 2/3 - 1/3."""
+_MOST_LOSS = 30.0
+"""The largest loss that is calibrated for: probabilities are then 1e-13, and much smaller ones are
+lost beside 1.
+"""
 _FIRST_STEP = 2.0**-53
 """Relative: by how much a calibrated loss is lowered first where rounding leaves it too large."""
 _OF_ALL = ("sensitivity", "neighbours")
@@ -154,6 +158,7 @@ class AbstractSurveyDesign(AbstractMechanism):
         1.0
         """
         share = pure_epsilon(guarantee, type(self).__name__) / self.sensitivity
+        share = min(share, _MOST_LOSS)
         made, step = self._at_loss(share), _FIRST_STEP
         if made is None:
             return super().recalibrated(guarantee)

@@ -22,7 +22,8 @@ class UnrelatedQuestion(AbstractSurveyDesign):
     `mechanism=lambda theta: UnrelatedQuestion(p=p, prevalence=theta["b"])` in `nw.PrivateModel`.
 
     Guarantee: epsilon = log(1 + p / ((1 - p) min(b, 1 - b))) per answer: that of `ForcedResponse`
-    with truth = p, yes = (1 - p) b. It holds whoever answers the unrelated question truly.
+    with truth = p, yes = (1 - p) b. It holds against everybody who does not know the answer to the
+    unrelated question: whoever does learns more.
 
     Reference: Greenberg, Abul-Ela, Simmons and Horvitz (1969), J. Am. Stat. Assoc. 64, 520-539.
 

@@ -204,3 +204,12 @@ def test_a_sum_over_choices_is_that_of_all_choices():
     assert abs(float(value) - np.log(terms.sum())) < 1e-12
     exact = [[terms[counts[:, j] == s].sum() / terms.sum() for s in range(4)] for j in range(3)]
     assert np.abs(np.asarray(slope) - exact).max() < 1e-12
+
+
+@pytest.mark.slow
+def test_draws_of_what_is_impossible_end():
+    """Two exact counts that exceed the total leave nothing for the third."""
+    law = dist.MultinomialProbs(jnp.array([0.3, 0.3, 0.4]), total_count=5)
+    mixed = PerCell([Exact(), DiscreteLaplace(scale=2.0)], [0, 0, 1])
+    private = nw.Privatized(law, mixed)
+    assert np.isnan(private.confidential(jax.random.key(0), np.array([4.0, 3.0, 1.0]))).all()

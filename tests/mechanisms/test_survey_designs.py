@@ -255,3 +255,10 @@ def test_a_table_of_answers_by_four_designs():
     kinds = {finding.kind for finding in posterior.report.findings}
     assert Kind.EXACT_NUMBERS_INDEPENDENT not in kinds  # an answer is no total
     assert release.guarantee == nw.NoGuarantee()
+
+
+@pytest.mark.parametrize(
+    "design", [nw.mechanisms.ForcedResponse(truth=0.5), nw.mechanisms.UnrelatedQuestion(0.5, 0.3)]
+)
+def test_a_budget_beyond_what_numbers_hold_is_met(design):
+    assert 29.0 < design.recalibrated(nw.PureDP(800.0)).guarantee.epsilon <= 800.0
