@@ -369,7 +369,7 @@ def sum_by_place(values: Shaped[Array, "*shape"]) -> Float[Array, ""]:
     >>> float(sum_by_place(np.array([1.0, 2.0]))) == float(sum_by_place(np.array([2.0, 1.0])))
     False
     """
-    flat = jnp.asarray(values, dtype=jnp.float64).reshape(-1)
+    flat = jnp.asarray(values).reshape(-1)
     return flat @ (1.0 + np.arange(flat.size) * _GOLDEN % 1.0)
 
 

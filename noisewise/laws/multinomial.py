@@ -67,8 +67,8 @@ _SEARCHES = 40
 _FURTHEST = 40.0
 """Nats per count: the saddle point is sought among tilts of e^-40 to e^40."""
 _MOST_ATTEMPTS = 10_000
-"""Draws of counts with their total, after which they are NaN: one in some sds of a cell is accepted,
-and none where what was released is impossible.
+"""Draws of counts with their total, after which they are NaN: one in some sds of a cell is
+accepted, and none where what was released is impossible.
 """
 _CLOSE = 0.3
 """Sds of the total: how near to n its mean must be. Less gains nothing."""
