@@ -17,6 +17,7 @@ from noisewise.diagnostics.certificates.certificate import Certificate
 from noisewise.diagnostics.certificates.certify import certify as make_certificate
 from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.diagnostics.predictive import PredictiveCheck, predictive_check
+from noisewise.diagnostics.stated_mechanism import mechanism_findings
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import Capability
 from noisewise.model.observation import pair_of
@@ -114,6 +115,7 @@ def assess(
         certificate=certificate,
         check=check,
         certifiable=Capability.DENSITY in model.mechanism.capabilities,
+        found=mechanism_findings(posterior, model, observed),
     )
     return dataclasses.replace(judge(evidence), certificate=certificate, check=check)
 

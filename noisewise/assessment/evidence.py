@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from noisewise._core.weights import MIN_DRAWS
 from noisewise.posteriors import AbstractPosterior, Finding, Kind
+from noisewise.posteriors.findings import with_finding
 from noisewise.posteriors.summaries import MIN_TAIL_DRAWS
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Evidence:
         approximation: AbstractPosterior | None = None,
         check: PredictiveCheck | None = None,
         certifiable: bool = True,
+        found: Iterable[Finding] = (),
     ) -> Evidence:
         """The facts about a posterior.
 
@@ -140,6 +142,7 @@ class Evidence:
             approximation: What the certificate was made for, if `posterior` is what it corrected.
             check: A posterior predictive check of `posterior`.
             certifiable: Whether a certificate could be made.
+            found: What else was found, about the stated mechanism say.
         """
         report, facts = posterior.report, None
         findings, source = report.findings, Source.of(report.method)
@@ -150,6 +153,8 @@ class Evidence:
         worth = measured_size(posterior)
         if worth >= MIN_DRAWS:  # of fewer no interval is shown
             findings = (*findings, *_about_tails(posterior))
+        for finding in found:
+            findings = with_finding(findings, finding)
         dropped = report.numbers.get("simulations dropped")
         return cls(
             source=source,

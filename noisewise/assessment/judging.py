@@ -10,6 +10,7 @@ from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.assessment.assessment import Assessment
 from noisewise.assessment.evidence import CertificateFacts, Evidence, Source
 from noisewise.assessment.reasons import Reason, ReasonKind, Verdict
+from noisewise.posteriors.kinds import AGAINST_THE_MECHANISM
 
 CERTIFYING_SIZE = 800.0
 """Effective draws of a certified posterior: averages are then known to 3.5% of a posterior sd."""
@@ -39,8 +40,9 @@ def judge(evidence: Evidence) -> Assessment:
       no warning;
     - trust with care: a few hundred draws, a warning, corrected draws of a poor approximation, or
       an approximation that nothing has checked;
-    - do not trust: fewer than 100 draws, predictions unlike the observation, a certificate that
-      shows that the approximation is poor, or draws that ignore some of what is known.
+    - do not trust: fewer than 100 draws, predictions unlike the observation, answers that
+      contradict the stated mechanism, a certificate that shows that the approximation is poor, or
+      draws that ignore some of what is known.
 
     >>> from noisewise.assessment.evidence import Evidence, Source
     >>> found = judge(Evidence(source=Source.METHOD, exact=False, worth=1000.0))
@@ -53,6 +55,8 @@ def judge(evidence: Evidence) -> Assessment:
         *_of_certificate(evidence),
         *_of_prediction(evidence),
     ]
+    if any(finding.kind in AGAINST_THE_MECHANISM for finding in evidence.findings):
+        reasons.append(Reason(ReasonKind.MECHANISM_CONTRADICTED))
     if evidence.findings:
         reasons.append(Reason(ReasonKind.WARNINGS))
     reasons.sort(key=lambda reason: -reason.level.severity)

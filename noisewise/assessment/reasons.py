@@ -66,6 +66,7 @@ class ReasonKind(enum.StrEnum):
     # the posterior predictive check, and the rest
     PREDICTS = "predicts"
     DOES_NOT_PREDICT = "does not predict"
+    MECHANISM_CONTRADICTED = "mechanism contradicted"
     WARNINGS = "warnings"
 
     @property
@@ -83,6 +84,7 @@ _AGAINST = frozenset(
         ReasonKind.TOO_FEW_DRAWS,
         ReasonKind.CERTIFICATE_AGAINST,
         ReasonKind.DOES_NOT_PREDICT,
+        ReasonKind.MECHANISM_CONTRADICTED,
     }
 )
 _WITH_CARE = frozenset(

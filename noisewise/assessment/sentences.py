@@ -129,5 +129,8 @@ REASONS: dict[str, Any] = {
         "Data simulated from the answer look like the published numbers (p = {p_value:.2g})."
     ),
     "does not predict": _misfit,
+    "mechanism contradicted": (
+        "The answers contradict the mechanism that is stated: see the warnings."
+    ),
     "warnings": "There are warnings, listed below.",
 }

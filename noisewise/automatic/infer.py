@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
@@ -14,6 +16,7 @@ from noisewise.automatic.ranking import better, num_exact_draws
 from noisewise.automatic.routes import candidates
 from noisewise.automatic.search import Search
 from noisewise.automatic.summary import summarised
+from noisewise.diagnostics.stated_mechanism import mechanism_findings
 from noisewise.errors import InvalidTypeError
 from noisewise.inference.contract.base import prior_only
 from noisewise.inference.contract.recorded import identity_of, recorded
@@ -21,6 +24,7 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors.findings import with_finding
 from noisewise.runs import Journal
 
 if TYPE_CHECKING:
@@ -112,11 +116,22 @@ def infer(
         budget = Budget(settings["max_simulations"], settings["max_minutes"], journal)
         journalled = options if journal is None else {**options, "journal": journal}
         found = Search(key, model, checked, settings["target_ess"], budget, journalled)
-        return summarised(found, _best(found), settings)
+        return _believable(summarised(found, _best(found), settings), model, checked)
 
     if run_dir is None:
         return search()
     return recorded(run_dir, identity_of("infer", settings, key, model, checked), search)
+
+
+def _believable(
+    posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray
+) -> AbstractPosterior:
+    """The posterior, whose report says what speaks against the stated mechanism."""
+    report = posterior.report
+    for finding in mechanism_findings(posterior, model, observed):
+        found = with_finding(report.findings, finding)
+        report = dataclasses.replace(report, findings=found)
+    return posterior.with_report(report)
 
 
 def _best(search: Search) -> AbstractPosterior:

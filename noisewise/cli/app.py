@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, import_, infer, ledger, lists, plan, release, report, resume
+from noisewise.cli import (
+    compare,
+    import_,
+    infer,
+    ledger,
+    lists,
+    plan,
+    regress,
+    release,
+    report,
+    resume,
+)
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -51,6 +62,7 @@ _EXPERIMENTS = Path(__file__).parents[2] / "experiments" / "command.py"
 
 app.command("import", rich_help_panel=_ANALYST, epilog=import_.EPILOG)(import_.import_release)
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
+app.command(rich_help_panel=_ANALYST, epilog=regress.EPILOG)(regress.regress)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)

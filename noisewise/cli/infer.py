@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from noisewise.cli import catalogue, exits
-from noisewise.cli.requests import Request
+from noisewise.cli.requests import Asked, Request
+
+if TYPE_CHECKING:
+    from noisewise.cli.targets import Target
 
 EPILOG = """
 Examples:
@@ -220,8 +223,7 @@ def infer(
 
 def run(request: Request, *, as_json: bool, quiet: bool) -> None:
     """Run a request, show its outcome, and exit with a code that says how far to trust it."""
-    from noisewise.cli import outcomes, results, settings, targets
-    from noisewise.cli.interrupts import in_thread
+    from noisewise.cli import settings, targets
 
     request.check()
     if request.method is None:
@@ -235,6 +237,16 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
         exits.tell(
             f"This machine keeps no record of the run. To resume it: {request.resume_command}"
         )
+    carry_out(request, target, as_json=as_json, quiet=quiet)
+
+
+def carry_out(request: Asked, target: Target, *, as_json: bool, quiet: bool) -> None:
+    """Infer, write the report, show the outcome, and exit with a code that says how far to trust
+    it.
+    """
+    from noisewise.cli import outcomes, results
+    from noisewise.cli.interrupts import in_thread
+
     if not (as_json or quiet):
         exits.tell(
             f"{target.title}: {', '.join(target.model.names)} by"

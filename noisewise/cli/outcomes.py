@@ -21,7 +21,7 @@ from noisewise._core.json_values import jsonable
 from noisewise._core.regular_files import check_no_links
 from noisewise.cli import settings
 from noisewise.cli.interrupts import pool
-from noisewise.cli.requests import Request
+from noisewise.cli.requests import Asked
 from noisewise.cli.targets import Target
 from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
 
@@ -129,7 +129,7 @@ def _wording(out: Path) -> Wording:
     )
 
 
-def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
+def infer(request: Asked, target: Target, *, progress: bool) -> Outcome:
     """Run or continue the inference, and certify it; a finished run is read.
 
     Args:
@@ -206,14 +206,19 @@ def checked(outcome: Outcome, target: Target) -> Outcome:
     return dataclasses.replace(outcome, quick_check=quick_check)
 
 
-def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
+def write_report(request: Asked, target: Target | None, outcome: Outcome) -> Path:
     """Write report.html; without a target, all but what needs the model."""
     from noisewise.reports import write_report as write
 
     known = (
         {}
         if target is None
-        else {"model": target.model, "observed": target.observed, "truth": target.truth}
+        else {
+            "model": target.analysis or target.model,
+            "observed": target.observed,
+            "truth": target.truth,
+            "weights": target.weights,
+        }
     )
     return write(
         request.out / REPORT,
@@ -230,7 +235,7 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
 
 
 def _posterior(
-    request: Request, target: Target, executor: Executor | None, progress: bool
+    request: Asked, target: Target, executor: Executor | None, progress: bool
 ) -> AbstractPosterior:
     import jax
 
@@ -246,7 +251,7 @@ def _posterior(
 
 
 def _certificate(
-    request: Request,
+    request: Asked,
     target: Target,
     posterior: AbstractPosterior,
     executor: Executor | None,

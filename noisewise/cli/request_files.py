@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from noisewise.errors import FileFormatError, InvalidInputError
 
 COMMAND = "command.json"
 INPUTS = "inputs"
+REGRESSION = "regression.json"
+"""The same of a regression."""
 SCHEMA, VERSION = "noisewise.command", 1
 _FREE = ("argv", "noisewise", "workers", "certify")
 """What may differ between a run and its resumption; with another `certify` the posterior is
@@ -48,6 +51,11 @@ def read_record(out: Path) -> dict[str, Any]:
     if not out.is_dir():
         raise InvalidInputError(f"There is no run {out}.")
     check_no_links(out, *_PARTS)
+    if not (out / COMMAND).exists() and os.path.lexists(out / REGRESSION):
+        raise InvalidInputError(
+            f"{out} is a run of noisewise regress, which keeps no copy of the data: repeat the"
+            f" command that began it, with --out {out}; a finished run is then shown again."
+        )
     if not (out / COMMAND).exists():
         raise InvalidInputError(f"{out} is not a run of noisewise infer: it has no {COMMAND}.")
     what = f"The file {out / COMMAND}"

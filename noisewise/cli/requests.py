@@ -16,7 +16,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from noisewise import __version__
 from noisewise._core.files import write_atomically
@@ -39,6 +39,29 @@ from noisewise.cli.request_files import (
     require_same,
 )
 from noisewise.errors import FileFormatError, InvalidInputError
+
+
+class Asked(Protocol):
+    """What is run: a `Request`, or a regression."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def out(self) -> Path: ...
+    @property
+    def method(self) -> str | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    @property
+    def certify(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def command(self) -> str: ...
+    @property
+    def resume_command(self) -> str: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from noisewise.cli import show
 from noisewise.cli.outcomes import Outcome
-from noisewise.cli.requests import Request
+from noisewise.cli.requests import Asked
 from noisewise.cli.targets import Target
 
 _MOST_ROWS = 40
@@ -16,7 +16,7 @@ _MOST_ROWS = 40
 
 
 def present(
-    request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool
+    request: Asked, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool
 ) -> None:
     """Print the summary beside the naive answer and the truth, the verdict, warnings, and where
     the report is.
@@ -34,11 +34,12 @@ def present(
         return
     if not quiet:
         _table(target, outcome)
+        _say_mean(target, outcome)
     _say_verdict(outcome, quiet=quiet)
     show.console().print(str(page), soft_wrap=True)
 
 
-def as_record(request: Request, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
+def as_record(request: Asked, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
     """The same as one JSON-ready object, for `--json`."""
     report, answer = outcome.posterior.report, outcome.answer
     certificate = None if outcome.certificate is None else outcome.certificate.to_spec()
@@ -59,6 +60,7 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
         "summary": summary_record(answer),
         "naive": None if outcome.naive is None else summary_record(outcome.naive),
         "truth": target.truths or None,
+        **_mean_record(target, outcome),
         "certificate": certificate,
         "warnings": list(outcome.warnings),
     }
@@ -67,6 +69,35 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
 def summary_record(posterior: Any) -> dict[str, Any]:
     """The table of `posterior.summary()` by quantity and column."""
     return {name: row.to_dict() for name, row in posterior.summary().iterrows()}
+
+
+def _mean(target: Target, outcome: Outcome) -> Any:
+    """The mean outcome over the rows of a regression, with its interval; None for other models."""
+    if target.analysis is None:
+        return None
+    return target.analysis.prevalence(outcome.answer, weights=target.weights)
+
+
+def _mean_record(target: Target, outcome: Outcome) -> dict[str, Any]:
+    found = _mean(target, outcome)
+    return {} if found is None else {"prevalence": found.to_dict()}
+
+
+def _say_mean(target: Target, outcome: Outcome) -> None:
+    found = _mean(target, outcome)
+    if found is None or target.analysis is None:
+        return
+    what = "Share of yes" if target.analysis.family.name == "bernoulli" else "Mean outcome"
+    rows = "rows" if target.weights is None else "rows, weighted"
+    show.say(
+        f"{what} over all {rows}: {show.digits(found['mean'], found['sd'])}, 95% interval"
+        f" {_interval_of(found)}."
+    )
+
+
+def _interval_of(row: Any) -> str:
+    ends = [column for column in row.index if column.endswith("%")]
+    return " to ".join(show.digits(row[end], row["sd"]) for end in ends)
 
 
 def _table(target: Target, outcome: Outcome) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.model.private_model import PrivateModel
     from noisewise.problems import Problem
+    from noisewise.regressions import Analysis
 
 PATIENCE = 10.0
 """Seconds of silence after which a first simulation is remarked on: compiling takes less."""
@@ -44,6 +45,8 @@ class Target:
         observed: The release, or the observation of a ready problem.
         truth: The parameters that made the observation, shape (d,), where they are known.
         release: The release, if there is one.
+        analysis: The regression that the model and the observation are of, if they are.
+        weights: Of its rows, where their mean is weighted.
     """
 
     title: str
@@ -51,6 +54,8 @@ class Target:
     observed: Any
     truth: np.ndarray | None = None
     release: Release | None = None
+    analysis: Analysis | None = None
+    weights: np.ndarray | None = None
 
     @property
     def truths(self) -> dict[str, float]:

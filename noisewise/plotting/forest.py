@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from noisewise._core.arrays import number
-from noisewise.plotting.style import TRUTH, label, looks, one_axes, styled
-from noisewise.plotting.tables import DrawsLike, TruthLike, tables, truths
+from noisewise.errors import InvalidInputError
+from noisewise.plotting.style import PRIOR, TRUTH, label, looks, one_axes, styled
+from noisewise.plotting.tables import DrawsLike, Table, TruthLike, tables, truths
 
 _INNER = 0.5
 """Mass of the thick interval: half of the draws, the usual choice next to 95%."""
@@ -27,6 +29,8 @@ def forest(
     columns: Sequence[str] | None = None,
     truth: TruthLike = None,
     level: float = 0.95,
+    reference: float | None = None,
+    scale: Literal["linear", "log"] = "linear",
     ax: Axes | None = None,
 ) -> Axes:
     r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter.
@@ -41,13 +45,16 @@ def forest(
         columns: What is shown, in this order; all by default.
         truth: Known values: an array, a dictionary from names to values, or a problem.
         level: Mass of the thin interval, above .5.
+        reference: Where a dashed line stands: 0 for coefficients, 1 for ratios.
+        scale: "log" for ratios, which are positive.
         ax: Axes to draw on; those of a new figure by default.
 
     Returns:
         The axes.
 
     Raises:
-        InvalidInputError: If columns or names do not fit the draws, or `level` is out of range.
+        InvalidInputError: If columns or names do not fit the draws, `level` is out of range, or a
+            draw is not positive on a log scale.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -60,6 +67,7 @@ def forest(
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
     known = truths(truth, made)
+    _check_scale(scale, made)
     half = _STEP * (len(made) - 1) / 2.0
     gap = 2.0 * half + 2.2 * _STEP
     centres = -gap * np.arange(len(shown))
@@ -73,6 +81,10 @@ def forest(
             ends = (centre - half - 0.6 * _STEP, centre + half + 0.6 * _STEP)
             text = "truth" if name == next(iter(known)) else ""
             ax.vlines(known[name], *ends, color=TRUTH, linewidth=1.0, label=text)
+    if reference is not None:
+        ax.axvline(reference, color=PRIOR, linewidth=0.8, linestyle="--", zorder=0)
+    if scale == "log":
+        _log_axis(ax)
     ax.set_yticks(centres, [label(name) for name in shown])
     ax.set_ylim(centres[-1] - gap / 2.0, centres[0] + gap / 2.0)
     ax.tick_params(axis="y", length=0.0)
@@ -80,6 +92,23 @@ def forest(
     if len(made) > 1 or known:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
+
+
+def _check_scale(scale: str, made: dict[str, Table]) -> None:
+    if scale not in ("linear", "log"):
+        raise InvalidInputError(f"scale must be 'linear' or 'log', got {scale!r}.")
+    if scale == "log" and any((table.values <= 0.0).any() for table in made.values()):
+        raise InvalidInputError(
+            "A log scale takes draws above 0, such as ratios: pass np.exp of coefficients."
+        )
+
+
+def _log_axis(ax: Axes) -> None:
+    """A log axis whose ticks are read without powers of ten."""
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def draw_intervals(

@@ -79,6 +79,14 @@ class Kind(enum.StrEnum):
     LATENT_OUTSIDE_SIMULATIONS = "latent outside simulations"
     SPIKE_AND_SLAB = "spike and slab"
 
+    # the stated mechanism, and regressions
+    ANSWERS_OUT_OF_RANGE = "answers out of range"
+    DESIGNS_DISAGREE = "designs disagree"
+    LIKELIHOOD_SKEWED = "likelihood skewed"
+    PRIOR_DECIDES = "prior decides"
+    GROUPS_OF_ONE_ROW = "groups of one row"
+    SEPARATION = "separation"
+
     # certificates and decompositions
     CERTIFIED = "certified"
     APPROXIMATION_POOR = "approximation poor"
@@ -111,6 +119,10 @@ ABOUT_CERTIFICATES = frozenset(
     }
 )
 """What certificates find, and show themselves."""
+
+
+AGAINST_THE_MECHANISM = frozenset({Kind.ANSWERS_OUT_OF_RANGE, Kind.DESIGNS_DISAGREE})
+"""What speaks against the mechanism that was stated, so that no answer can be trusted."""
 
 
 class StopKind(enum.StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,13 +11,22 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from noisewise._core.arrays import describe, number
+from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors import AbstractPosterior, Finding
 from noisewise.regressions.families import Family, Link
 from noisewise.regressions.formulas import Design, Formula
 from noisewise.regressions.frames import check_frame, numbers, require_columns
+from noisewise.regressions.readings import (
+    RATIOS,
+    by_row,
+    changes_of,
+    coefficients_of,
+    ratios,
+    require_by,
+    summaries,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +76,7 @@ class Analysis:
         offset: On the scale of the linear predictor, shape (n,).
         offset_column: The column that it was, if any.
         trials: Numbers of trials of binomial outcomes, shape (n,).
+        data: The rows that it was given.
         priors: The law of each parameter in words.
         findings: What to know before it is run.
     """
@@ -80,8 +90,9 @@ class Analysis:
     offset: Float[np.ndarray, " n"]
     offset_column: str | None
     trials: Float[np.ndarray, " n"] | None
+    data: pd.DataFrame
     priors: Mapping[str, str]
-    findings: tuple[UnusualScale, ...]
+    findings: tuple[UnusualScale | Finding, ...]
 
     def __repr__(self) -> str:
         missing = int(np.isnan(self.observed).sum())
@@ -118,7 +129,7 @@ class Analysis:
         import pandas as pd
 
         rows = self._rows(frame, offset)
-        means = [self._summaries(block, level) for block in self._expected(posterior, rows)]
+        means = [summaries(block, level) for block in self._expected(posterior, rows)]
         table = {name: np.concatenate([part[name] for part in means]) for name in means[0]}
         return pd.DataFrame(table, index=None if frame is None else frame.index)
 
@@ -129,35 +140,128 @@ class Analysis:
         *,
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        by: str | Sequence[str] | None = None,
         level: float = 0.95,
-    ) -> pd.Series:
-        """The mean over rows of the expected outcome: the share of yes, overall.
+    ) -> Any:
+        """The mean over rows of the expected outcome: the share of yes, overall or by group. With
+        a frame of the population, or weights of the rows, it is poststratified.
 
         Args:
             posterior: A posterior of this model.
             frame: As in `predict`.
             offset: As in `predict`.
             weights: A weight for each row; equal by default.
+            by: Columns whose entries make groups.
             level: Probability of the interval.
 
         Returns:
-            Mean, sd and the ends of an interval.
+            Mean, sd and the ends of an interval; with `by`, a table with a row for each group, and
+            the number of its rows.
         """
         import pandas as pd
 
         rows = self._rows(frame, offset)
-        w = np.ones(rows.num) if weights is None else np.asarray(weights, dtype=np.float64)
-        if w.shape != (rows.num,) or not np.isfinite(w).all() or w.min() < 0.0 or not w.any():
+        w = self.check_weights(weights, rows.num)
+        given = self.data if frame is None else frame
+        if by is None:
+            found = summaries(self._means(posterior, rows, w[:, None]), level)
+            return pd.Series({name: float(value[0]) for name, value in found.items()})
+        grouped = given.groupby(require_by(given, by), sort=True, observed=True)
+        members = np.zeros((rows.num, grouped.ngroups))
+        members[np.arange(rows.num), grouped.ngroup()] = w
+        if not members.sum(axis=0).all():
+            raise InvalidInputError("The weights of a group add up to 0: leave out its rows.")
+        sizes = grouped.size()
+        table = summaries(self._means(posterior, rows, members), level)
+        return pd.DataFrame({"rows": sizes.to_numpy(), **table}, index=sizes.index)
+
+    def coefficients(self, posterior: AbstractPosterior, *, level: float = 0.95) -> pd.DataFrame:
+        """The coefficients of columns: median, mean, sd and the ends of an interval.
+
+        Args:
+            posterior: A posterior of this model.
+            level: Probability of the intervals.
+        """
+        names = [c.name for c in coefficients_of(self)]
+        first = ["Intercept"] if "Intercept" in self.model.names else []
+        draws = self._draws(posterior)
+        return by_row({name: draws[name] for name in (*first, *names)}, level)
+
+    def ratios(self, posterior: AbstractPosterior, *, level: float = 0.95) -> pd.DataFrame:
+        """Exponentials of coefficients: odds ratios where the link is logit, ratios of means (of
+        rates, with an offset) where it is log.
+
+        Args:
+            posterior: A posterior of this model.
+            level: Probability of the intervals.
+
+        Raises:
+            MissingCapabilityError: If the link is another one.
+        """
+        return ratios(self, self._draws(posterior), level)
+
+    def marginal_effects(
+        self,
+        posterior: AbstractPosterior,
+        *,
+        weights: ArrayLike | None = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Average marginal effects: by how much the expected outcome changes, on average over the
+        rows of the data, where one column does and the others stay: 1 in place of 0, a category in
+        place of the first, or per unit of a number.
+
+        Args:
+            posterior: A posterior of this model.
+            weights: A weight for each row; equal by default.
+            level: Probability of the intervals.
+        """
+        w = self.check_weights(weights, len(self.observed))[:, None]
+        effects, kinds = {}, []
+        for name in sorted(self.formula.common_variables):
+            for change in changes_of(self.data, name):
+                before, after = (
+                    self._means(posterior, self._changed(rows), w)
+                    for rows in (change.before, change.after)
+                )
+                effects[change.name] = ((after - before) / change.per)[:, 0]
+                kinds.append(change.kind)
+        table = by_row(effects, level)
+        table.insert(0, "change", kinds)
+        return table
+
+    def confidential(self, posterior: AbstractPosterior, *, level: float = 0.95) -> pd.DataFrame:
+        """The confidential outcome of each row, as far as its released one and the model tell: of
+        a yes-or-no answer, `mean` is the probability of a true yes.
+
+        Args:
+            posterior: A posterior of this model, of a method that draws confidential statistics.
+            level: Probability of the intervals.
+
+        Returns:
+            A row for each row of the data: what was released, mean, sd, median and the ends of an
+            interval.
+        """
+        self._draws(posterior)
+        table = posterior.confidential_summary(level=level).set_axis(self.data.index)
+        table.insert(0, "released", self.observed)
+        return table
+
+    def in_words(self, posterior: AbstractPosterior, *, level: float = 0.95) -> list[str]:
+        """A sentence for each coefficient."""
+        of = self.ratios if self.link_name in RATIOS else self.coefficients
+        table = of(posterior, level=level)
+        return [c.sentence(self, table.loc[c.name]) for c in coefficients_of(self)]
+
+    @staticmethod
+    def check_weights(weights: ArrayLike | None, num: int) -> Float[np.ndarray, " n"]:
+        """Weights of num rows as an array; equal ones where none are given."""
+        w = np.ones(num) if weights is None else np.asarray(weights, dtype=np.float64)
+        if w.shape != (num,) or not np.isfinite(w).all() or w.min() < 0.0 or not w.any():
             raise InvalidInputError(
-                f"weights must be {rows.num} numbers of 0 or more, one per row; got"
-                f" {describe(weights)}."
+                f"weights must be {num} numbers of 0 or more, one per row; got {describe(weights)}."
             )
-        parts, start = np.array(0.0), 0
-        for block in self._expected(posterior, rows):
-            parts = parts + block @ w[start : start + block.shape[1]]
-            start += block.shape[1]
-        found = self._summaries((parts / w.sum())[:, None], level)
-        return pd.Series({name: float(value[0]) for name, value in found.items()})
+        return w
 
     def _rows(self, frame: pd.DataFrame | None, offset: ArrayLike | None) -> _Rows:
         if frame is None:
@@ -170,31 +274,39 @@ class Analysis:
             trials = numbers(frame, self.formula.trials, "The column of trials")
         return _Rows(design, offsets(frame, added)[0], trials, num)
 
-    def _expected(self, posterior: AbstractPosterior, rows: _Rows) -> list[np.ndarray]:
-        """Draws of the expected outcomes of blocks of rows, each (draws, rows)."""
+    def _changed(self, frame: pd.DataFrame) -> _Rows:
+        """Rows of the data of which a column was changed."""
+        return _Rows(self.formula.of(frame), self.offset, self.trials, len(frame))
+
+    def _draws(self, posterior: AbstractPosterior) -> dict[str, np.ndarray]:
+        """Draws of the posterior by the names of parameters."""
         if tuple(posterior.names) != self.model.names:
             raise InvalidInputError(
                 f"The posterior is of {', '.join(posterior.names)}, but the regression has"
                 f" {', '.join(self.model.names)}: take one that was made with this analysis."
             )
         theta = posterior.sample(jax.random.key(0), _DRAWS)
+        return dict(zip(self.model.names, theta.T, strict=True))
+
+    def _expected(self, posterior: AbstractPosterior, rows: _Rows) -> Iterator[np.ndarray]:
+        """Draws of the expected outcomes of blocks of rows, each (draws, rows)."""
+        theta = np.stack(list(self._draws(posterior).values()), axis=1)
         values = self.model.prior.as_dict(theta)
-        blocks = []
         for start in range(0, rows.num, _BLOCK):
             part = slice(start, min(start + _BLOCK, rows.num))
             eta = rows.design.of_rows(part).predictor(values, np) + rows.offset[part]
             mean = self.link.mean_numpy(np.broadcast_to(eta, (len(theta), eta.shape[-1])))
-            blocks.append(mean if rows.trials is None else mean * rows.trials[part])
-        return blocks
+            yield mean if rows.trials is None else mean * rows.trials[part]
 
-    def _summaries(self, draws: np.ndarray, level: float) -> dict[str, np.ndarray]:
-        number("level", above=0.0, below=1.0)(level)
-        ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
-        low, high = np.quantile(draws, ends, axis=0)
-        names = (f"{100.0 * end:.4g}%" for end in ends)
-        return {"mean": draws.mean(axis=0), "sd": draws.std(axis=0)} | dict(
-            zip(names, (low, high), strict=True)
-        )
+    def _means(
+        self, posterior: AbstractPosterior, rows: _Rows, weights: Float[np.ndarray, "n m"]
+    ) -> Float[np.ndarray, "draws m"]:
+        """Draws of weighted means over rows."""
+        total, start = np.array(0.0), 0
+        for block in self._expected(posterior, rows):
+            total = total + block @ weights[start : start + block.shape[1]]
+            start += block.shape[1]
+        return total / weights.sum(axis=0)
 
 
 @dataclasses.dataclass(frozen=True)

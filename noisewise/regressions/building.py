@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import describe
+from noisewise.diagnostics.stated_mechanism import check_range
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import PerCell, Unmeasured
 from noisewise.mechanisms.base import AbstractMechanism
@@ -20,7 +21,8 @@ from noisewise.priors.prior import Prior
 from noisewise.regressions.analysis import Analysis, UnusualScale, offsets
 from noisewise.regressions.families import Family, Link, family_of
 from noisewise.regressions.formulas import Design, Formula
-from noisewise.regressions.frames import check_frame, numbers, require_columns
+from noisewise.regressions.frames import check_frame, numbers, require_columns, rows_where
+from noisewise.regressions.notes import groups_of_one, separation
 from noisewise.simulators import StatisticLaw
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def regression(
     link: str | None = None,
     offset: str | ArrayLike | None = None,
     prior: Mapping[str, Any] | None = None,
+    missing: str | ArrayLike | None = None,
 ) -> Analysis:
     r"""A regression of an outcome that was noised, randomised, rounded or suppressed:
 
@@ -76,6 +79,8 @@ def regression(
         offset: A column, or an array, added to the linear predictor: the logarithm of an exposure.
         prior: Laws by name that replace those above, as {"age": dist.Normal(0, 1)}, and those of
             unknown parameters of the mechanism.
+        missing: A column of True and False, or an array: rows of which nothing was measured, where
+            the mechanism suppresses numbers, so that NaN says that it did.
 
     Returns:
         An `Analysis`, which `nw.infer(0, analysis)` and `nw.maximum_likelihood(analysis)` take.
@@ -97,9 +102,11 @@ def regression(
     link_name, found_link = family.link(link)
     parsed = Formula(formula, frame)
     observed, trials = _outcome(parsed, frame, family)
+    not_measured = rows_where(frame, missing)
+    observed = np.where(not_measured, np.nan, observed)
     added, column = offsets(frame, offset)
     laws, labels, extra = _laws(parsed.design, family, prior, mechanism)
-    released = _with_missing(mechanism, np.isnan(observed))
+    released = _with_missing(mechanism, np.isnan(observed), not_measured)
     model = PrivateModel(
         prior=Prior(laws, labels=labels),
         simulator=StatisticLaw(_law(parsed.design, family, found_link, added, trials)),
@@ -117,8 +124,14 @@ def regression(
         offset=added,
         offset_column=column,
         trials=trials,
+        data=frame,
         priors={name: _in_words(law, parsed.design) for name, law in laws.items()},
-        findings=tuple(_unusual(parsed.design)),
+        findings=(
+            *_unusual(parsed.design),
+            *groups_of_one(parsed.design),
+            *separation(parsed.design, model.mechanism, observed),
+            *check_range(model.mechanism, observed),
+        ),
     )
 
 
@@ -150,17 +163,21 @@ def _outcome(
     return observed, trials
 
 
-def _with_missing(mechanism: Any, missing: np.ndarray) -> Mechanism:
-    """The mechanism, with rows that were not measured where it always publishes."""
+def _with_missing(mechanism: Any, missing: np.ndarray, stated: np.ndarray) -> Mechanism:
+    """The mechanism, with rows that were not measured: those of which it is stated, and those
+    without an outcome where it always publishes.
+    """
     if not missing.any():
         return mechanism
     if not isinstance(mechanism, AbstractMechanism):
-        return lambda theta: _unmeasured(mechanism(theta), missing)
-    return _unmeasured(mechanism, missing)
+        return lambda theta: _unmeasured(mechanism(theta), missing, stated)
+    return _unmeasured(mechanism, missing, stated)
 
 
-def _unmeasured(mechanism: AbstractMechanism, missing: np.ndarray) -> AbstractMechanism:
-    unexplained = missing & ~mechanism.support.may_be_absent(len(missing))
+def _unmeasured(
+    mechanism: AbstractMechanism, missing: np.ndarray, stated: np.ndarray
+) -> AbstractMechanism:
+    unexplained = stated | (missing & ~mechanism.support.may_be_absent(len(missing)))
     if not unexplained.any():
         return mechanism
     kept = mechanism.of_columns(np.flatnonzero(~unexplained).tolist())

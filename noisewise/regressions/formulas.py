@@ -115,11 +115,8 @@ class Formula:
     def __init__(self, text: Any, frame: pd.DataFrame) -> None:
         formulae = _formulae()
         self.text, self.outcome, self.trials, self._right = _sides(text)
-        try:
-            described = formulae.model_description(self._right)
-        except Exception as error:
-            raise InvalidInputError(f"The formula {text!r} cannot be read: {error}") from error
-        self.variables = frozenset(filter(None, described.var_names))
+        self.variables = _described(text, self._right)
+        self.common_variables = _described(text, self._right, groups=False)
         self._spelled = _spelled(self._right)
         self._check(frame)
         try:
@@ -212,6 +209,33 @@ def _sides(text: Any) -> tuple[str, str, str | None, str]:
         )
     successes, trials, plain = (part and part.strip("` ") for part in found.groups())
     return text, successes or plain, trials, right.strip()
+
+
+def outcome_of(text: Any) -> str:
+    """The column on the left side of a formula, of which nothing else is read.
+
+    >>> outcome_of("p(yes, asked) ~ age")
+    'yes'
+    """
+    return _sides(text)[1]
+
+
+def variables_of(text: Any) -> frozenset[str]:
+    """The columns that the right side of a formula names."""
+    return _described(text, _sides(text)[3])
+
+
+def _described(text: Any, right: str, *, groups: bool = True) -> frozenset[str]:
+    """The columns that the right side names, with or without those of effects of groups."""
+    try:
+        described = _formulae().model_description(right)
+    except MissingDependencyError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(f"The formula {text!r} cannot be read: {error}") from error
+    terms = described.terms if groups else described.common_terms
+    named = {name for term in terms for name in getattr(term, "var_names", ())}
+    return frozenset(filter(None, named))
 
 
 def _usable(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
@@ -61,8 +61,9 @@ def check_covariate(frame: pd.DataFrame, name: str) -> None:
         row = frame.index[np.flatnonzero(missing)[0]]
         raise InvalidInputError(
             f"Column {name!r} is missing or infinite in {missing.sum()} of {len(column)} rows,"
-            f" first in row {row!r}: covariates must be known, so write data ="
-            f" data.dropna(subset=[{name!r}]), or fill them in. Only the outcome may be missing."
+            f" first in row {row!r}: covariates must be known, so leave these rows out,"
+            f" data.dropna(subset=[{name!r}]) or --drop-missing, or fill them in. Only the outcome"
+            " may be missing."
         )
     if is_number or isinstance(column.dtype, pd.CategoricalDtype):
         return
@@ -96,3 +97,19 @@ def numbers(frame: pd.DataFrame, name: str, what: str) -> Float[np.ndarray, " n"
         row = frame.index[np.flatnonzero(np.isinf(values))[0]]
         raise InvalidInputError(f"{what} {name!r} is infinite in row {row!r}.")
     return values
+
+
+def rows_where(frame: pd.DataFrame, given: Any) -> Bool[np.ndarray, " n"]:
+    """Rows that a column of True and False, or an array, marks; none without one."""
+    if given is None:
+        return np.zeros(len(frame), dtype=bool)
+    if isinstance(given, str):
+        require_columns(frame, [given], "missing")
+        given = frame[given].to_numpy()
+    marks = np.asarray(given)
+    if marks.shape != (len(frame),) or not np.isin(marks, (0, 1)).all():
+        raise InvalidInputError(
+            f"missing must be a column of True and False, or {len(frame)} of them, one per row; got"
+            f" {describe(given)}."
+        )
+    return marks.astype(bool)

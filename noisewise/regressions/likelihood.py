@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,11 +13,13 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array, as_key, describe, integer
+from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.marginal.marginal_nuts import MarginalDensity, MarginalNUTS
 from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import Finding, Kind
+from noisewise.regressions.profiles import Summit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +40,14 @@ tell apart.
 """
 _SAME = 1e-3
 """Nats between optima that are called the same."""
+SKEWED = 0.2
+"""Half widths of the symmetric interval by which an end of the profile interval differs from it
+where a likelihood is called skewed: a tail of 2.5% is then one of 5.8%, or of 0.9%.
+"""
 _NAMED = 0.3
 """Share of a flat direction from which a parameter is named."""
+PROFILE_COLUMNS = ("symmetric low", "symmetric high", "profile low", "profile high")
+"""The columns of `MaximumLikelihood.profiles`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +62,9 @@ class MaximumLikelihood:
         log_likelihood: At the estimate.
         num_starts: Starts of the search.
         num_agreeing: Those that ended as high, to .001.
+        profiles: For each parameter that was asked for, the ends of its symmetric interval,
+            estimate -+ 1.96 standard errors, and of its profile interval; None without.
+        findings: That the likelihood is skewed, where profiles show it.
     """
 
     estimate: pd.Series
@@ -62,22 +74,31 @@ class MaximumLikelihood:
     log_likelihood: float
     num_starts: int
     num_agreeing: int
+    profiles: pd.DataFrame | None = None
+    findings: tuple[Finding, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each parameter."""
+        """A row for each parameter, with profile intervals where they were asked for."""
         import pandas as pd
 
-        return pd.DataFrame(
+        table = pd.DataFrame(
             {
                 "estimate": self.estimate,
                 "standard error": self.standard_errors,
                 "from scores": self.score_standard_errors,
             }
         )
+        return table if self.profiles is None else table.join(self.profiles)
 
 
 def maximum_likelihood(
-    model: Any, observed: Any = None, *, num_starts: int = 4, key: Array | int = 0
+    model: Any,
+    observed: Any = None,
+    *,
+    num_starts: int = 4,
+    key: Array | int = 0,
+    profile: Sequence[str] | bool = (),
+    level: float = 0.95,
 ) -> MaximumLikelihood:
     r"""The parameters at which what was released is most probable, without a prior.
 
@@ -89,11 +110,19 @@ def maximum_likelihood(
     which are about the same where the model holds and rows are many. Both are taken in
     unconstrained coordinates and carried over. The prior serves only to find starts.
 
+    The profile interval of a parameter holds the values at which the log likelihood, highest over
+    the others, is within 1.92 of its maximum (half the .95 quantile of chi-square). It needs no
+    symmetry, and is the same on every scale. Where one of its ends differs from the symmetric one,
+    estimate -+ 1.96 standard errors, by a fifth of the latter's half width or more, the likelihood
+    is called skewed: estimate and standard error then mislead.
+
     Args:
         model: An `Analysis`, or a `PrivateModel` with a `StatisticLaw` and no effects.
         observed: What was released; left out for an `Analysis`.
         num_starts: Searches, from 0 and from likely draws of the prior.
         key: A JAX PRNG key, for the draws.
+        profile: Names of parameters whose profile intervals are found; True for all.
+        level: Probability of these intervals.
 
     Raises:
         InvalidInputError: If the likelihood has no single highest point: it rises without end, as
@@ -119,6 +148,8 @@ def maximum_likelihood(
     model, observed = pair_of(model, observed)
     _check(model)
     num_starts = integer("num_starts", at_least=1)(num_starts)
+    level = number("level", above=0.0, below=1.0)(level)
+    profiled = _profiled(model, profile)
     search = _Search(model, model.observation(observed))
     found = [search.climb(z) for z in search.starts(as_key(key), num_starts)]
     values = np.array([value for _, value in found])
@@ -128,7 +159,30 @@ def maximum_likelihood(
             " can produce these numbers."
         )
     best = int(np.nanargmax(np.where(np.isfinite(values), values, -np.inf)))
-    return search.result(found[best][0], num_starts, int(np.sum(values >= values[best] - _SAME)))
+    agreeing = int(np.sum(values >= values[best] - _SAME))
+    return search.result(found[best][0], (num_starts, agreeing), profiled, level)
+
+
+def _profiled(model: PrivateModel, given: Any) -> tuple[str, ...]:
+    """The names of parameters that are profiled."""
+    if given is True or given is False:
+        names = model.names if given else ()
+    else:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in model.names:
+            near = difflib.get_close_matches(str(name), model.names, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InvalidInputError(
+                f"profile has {name!r}, which is no parameter: {hint}They are"
+                f" {', '.join(map(repr, model.names))}."
+            )
+    if names and model.prior.unconstrained_dim != model.prior.dim:
+        raise MissingCapabilityError(
+            "Profile intervals need parameters that vary by themselves, and some of these add up to"
+            " 1 or depend on each other otherwise: leave profile out."
+        )
+    return names
 
 
 def _check(model: Any) -> None:
@@ -186,8 +240,10 @@ class _Search:
         value = self.value(found.x)[0]
         return found.x, value
 
-    def result(self, z: np.ndarray, num_starts: int, num_agreeing: int) -> MaximumLikelihood:
-        """Newton steps to the top, and the errors there."""
+    def result(
+        self, z: np.ndarray, starts: tuple[int, int], profiled: tuple[str, ...], level: float
+    ) -> MaximumLikelihood:
+        """Newton steps to the top, the errors there, and profiles of some parameters."""
         import pandas as pd
 
         z, information = self._top(z)
@@ -198,15 +254,50 @@ class _Search:
         scores = _differences(self._rows, z, steps)
         from_scores = onto.T @ np.linalg.pinv(scores @ scores.T, hermitian=True) @ onto
         names = list(self._model.names)
+        estimate = pd.Series(theta, names)
+        errors = pd.Series(np.sqrt(np.diag(covariance)), names)
+        summit = Summit(self.value, z, information)
+        profiles = self._profiles(summit, estimate, errors, profiled, level)
         return MaximumLikelihood(
-            estimate=pd.Series(theta, names),
-            standard_errors=pd.Series(np.sqrt(np.diag(covariance)), names),
+            estimate=estimate,
+            standard_errors=errors,
             score_standard_errors=pd.Series(np.sqrt(np.diag(from_scores)), names),
             covariance=covariance,
             log_likelihood=self.value(z)[0],
-            num_starts=num_starts,
-            num_agreeing=num_agreeing,
+            num_starts=starts[0],
+            num_agreeing=starts[1],
+            profiles=profiles,
+            findings=() if profiles is None else _skewed(profiles),
         )
+
+    def _profiles(
+        self,
+        summit: Summit,
+        estimate: pd.Series,
+        errors: pd.Series,
+        names: tuple[str, ...],
+        level: float,
+    ) -> pd.DataFrame | None:
+        """Symmetric and profile intervals of some parameters."""
+        import pandas as pd
+        from scipy import stats
+
+        if not names:
+            return None
+        width = float(stats.norm.isf(0.5 - level / 2.0))
+        rows = {}
+        for name in names:
+            j = self._model.names.index(name)
+            ends = [self._at(summit.z, j, end) for end in summit.ends(j, width**2 / 2.0)]
+            middle, half = float(estimate[name]), width * float(errors[name])
+            rows[name] = [middle - half, middle + half, *sorted(ends)]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(PROFILE_COLUMNS))
+
+    def _at(self, z: np.ndarray, j: int, end: float) -> float:
+        """Parameter j where its unconstrained coordinate is `end`."""
+        moved = z.copy()
+        moved[j] = end
+        return float(self._prior.constrain(moved)[j])
 
     def _rows(self, z: np.ndarray) -> np.ndarray:
         """The log likelihood of each row, (m, n)."""
@@ -260,6 +351,20 @@ class _Search:
             " end or is flat, as where a column separates yes from no, or repeats others. Leave out"
             " such a column, or use nw.infer, whose prior bears it."
         )
+
+
+def _skewed(profiles: pd.DataFrame) -> tuple[Finding, ...]:
+    """That ends of profile intervals differ from symmetric ones, where they do."""
+    symmetric_low, symmetric_high, low, high = profiles.to_numpy().T
+    half = (symmetric_high - symmetric_low) / 2.0
+    off = np.maximum(np.abs(low - symmetric_low), np.abs(high - symmetric_high)) / half
+    chosen = np.flatnonzero(off >= SKEWED)
+    if not chosen.size:
+        return ()
+    rows = profiles.iloc[chosen]
+    numbers = {name: rows[name].tolist() for name in PROFILE_COLUMNS}
+    listed = {name.replace(" ", "_"): values for name, values in numbers.items()}
+    return (Finding(Kind.LIKELIHOOD_SKEWED, {"names": list(rows.index), **listed}),)
 
 
 @filter_jit_fast_compile

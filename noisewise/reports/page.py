@@ -19,15 +19,18 @@ from noisewise.assessment.evidence import Evidence
 from noisewise.assessment.judging import judge
 from noisewise.assessment.quick_check import QuickCheck
 from noisewise.diagnostics import Certificate
+from noisewise.diagnostics.stated_mechanism import mechanism_findings
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.observation import pair_of
 from noisewise.model.private_model import PrivateModel
 from noisewise.plotting import named_truth
-from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors import AbstractPosterior, Finding
+from noisewise.regressions import Analysis
 from noisewise.reports import pictures
 from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing
 from noisewise.reports.hidden import hidden
+from noisewise.reports.regression import regression_section
 from noisewise.reports.released import guarantee_in_words, guarantee_of, names_of, released
 from noisewise.reports.style import CSS
 from noisewise.reports.verdict import badge, verdict
@@ -51,6 +54,7 @@ def write_report(
     decomposition: Any = None,
     quick_check: QuickCheck | None = None,
     command: str | None = None,
+    weights: Any = None,
 ) -> Path:
     """Write one self-contained page about a posterior, for readers who run nothing; returns its
     path.
@@ -64,8 +68,8 @@ def write_report(
         path: Where to write the page.
         posterior: The answer.
         title: One line.
-        model: The model; without it, there are no prior, no predictive check and no infection
-            curve.
+        model: The model, or the `Analysis` of `nw.regression`, whose coefficients are then put into
+            words; without it, there are no prior, no predictive check and no infection curve.
         observed: The observation, shape (k',), or the `Release`.
         truth: The true parameters where they are known: an array, shape (d,), or a dictionary.
         certificate: What `nw.diagnostics.certify` found.
@@ -77,6 +81,7 @@ def write_report(
         quick_check: A predictive check that was made before; None makes one if simulations are
             fast.
         command: The command line that gives the same again; without it, Python with the settings.
+        weights: Of the rows of a regression, for averages over them.
 
     Returns:
         The path.
@@ -97,6 +102,7 @@ def write_report(
     (True, False)
     """
     path, title = as_path(path), require_text(title, "title")
+    analysis = model if isinstance(model, Analysis) else None
     model, observed = pair_of(model, observed)
     _check(posterior, model, certificate, approximation)
     if certificate is not None and approximation is None and posterior is not certificate.corrected:
@@ -110,6 +116,7 @@ def write_report(
             certificate=certificate,
             approximation=approximation,
             check=quick_check.check,
+            found=_about_mechanism(posterior, model, observed),
         )
     )
     prior = pictures.prior_draws(model, posterior)
@@ -131,6 +138,7 @@ def write_report(
         ),
         released(model, observed, release),
         answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
+        regression_section(analysis, posterior, weights),
         _hidden(posterior, model, observed, release, mechanism),
         pictures.posterior_pictures(shown),
         pictures.fan_picture(
@@ -174,6 +182,15 @@ def _hidden(
     k = len(observed)
     names = names_of(model, release, k)
     return hidden(posterior, observed, names, mechanism.noise_sd(k), mechanism.measured(k))
+
+
+def _about_mechanism(
+    posterior: AbstractPosterior, model: PrivateModel | None, observed: Any
+) -> tuple[Finding, ...]:
+    """What speaks against the stated mechanism."""
+    if model is None or observed is None:
+        return ()
+    return mechanism_findings(posterior, model, observed)
 
 
 def _privacy(mechanism: Any, release: Release | None) -> Markup:

@@ -28,6 +28,10 @@ _PRIOR_DRAWS = 10_000
 """Draws of the prior: enough for a smooth curve, drawn in milliseconds."""
 _MOST_PAIRED, _MOST_PANELS = 5, 24
 """Quantities in the pair plot and in single panels: as many as can be read on a page."""
+_MOST_CHECKED = 200
+"""Published numbers in the picture of predictions: among more none can be told apart, and drawing
+takes minutes.
+"""
 _CURVES, _TRIES = 100, 100
 """Draws of theta, and simulated curves to choose from at each: the ends of a 95% band lie between
 the 2nd and 3rd of 100, and one that fits is usually found among 100."""
@@ -198,6 +202,14 @@ def check_picture(check: PredictiveCheck | None) -> Markup:
     if check is None:
         return Markup("")
     outside = sum(p < 0.05 for p in check.p_values.values())
+    heading = element("h3", "Does the answer predict the release?")
+    if len(check.names) > _MOST_CHECKED:
+        words = (
+            f"Of {len(check.names):,} published numbers, too many for a picture, {outside:,} lie"
+            f" outside the 95% intervals of {len(check.simulated)} simulated ones. Chance puts one"
+            " in 20 outside, and fewer where a number is an answer or a small count."
+        )
+        return join(heading, element("p", words))
     alt = (
         f"{len(check.names)} published numbers over intervals of simulated ones; {outside} lie"
         " outside the 95% intervals."
@@ -207,10 +219,7 @@ def check_picture(check: PredictiveCheck | None) -> Markup:
         f"Each published number (dot) over {len(check.simulated)} simulated ones. Chance alone puts"
         " one in 20 outside."
     )
-    return join(
-        element("h3", "Does the answer predict the release?"),
-        captioned(words, picture(_figure(ax), alt)),
-    )
+    return join(heading, captioned(words, picture(_figure(ax), alt)))
 
 
 def fan_picture(

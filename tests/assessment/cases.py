@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from noisewise.assessment import CertificateFacts, Evidence, PredictionFacts
 from noisewise.assessment.evidence import Source
-from noisewise.posteriors import Finding
+from noisewise.posteriors import Finding, Kind
 
 CERTIFIED, POOR, UNEXPLAINED, UNDECIDED = (
     "certified",
@@ -41,6 +41,8 @@ CORRECTED = dataclasses.replace(EXACT, source=Source.CORRECTED)
 PREDICTS = PredictionFacts(passed=True, p_value=0.6, worst_name="s", worst_p_value=0.3)
 MISFIT = PredictionFacts(passed=False, p_value=0.001, worst_name="s", worst_p_value=0.002)
 WARNED = (Finding.stated("Beware."),)
+FEW_YES = {"side": "few", "total": 90, "num": 769, "expected": 128.2, "p": 0.0003}
+AGAINST = (Finding(Kind.ANSWERS_OUT_OF_RANGE, FEW_YES),)
 
 
 class Case(NamedTuple):
@@ -183,6 +185,13 @@ CASES = {
     # the check, and the rest
     "predicts": Case(
         EXACT, {"prediction": PREDICTS}, TRUST, "exact", "exact method, enough draws, predicts"
+    ),
+    "answers that the mechanism cannot give": Case(
+        EXACT,
+        {"findings": AGAINST},
+        DISTRUST,
+        "exact",
+        "mechanism contradicted, warnings, exact method, enough draws",
     ),
     "does not predict": Case(
         EXACT,

@@ -62,6 +62,15 @@ def narrow(release):
     return nw.PrivateModel.from_release(release, prior=prior, simulator=few)
 """
 
+SURVEY = """rr,age,sex,town,income,share,visits,negative
+0,2.1,f,1,10,0.1,7,1
+1,3.5,m,2,20,0.2,9,1
+1,4.2,f,3a,,0.1,12,1
+0,5.9,m,4,40,0.2,10,-1
+1,6.6,f,5,50,0.1,8,1
+0,2.8,m,6,60,0.2,11,1
+"""
+
 
 def fill():
     """Data, a model and releases, in the working directory."""
@@ -75,6 +84,8 @@ def fill():
     Path("town.csv").write_text("monday,tuesday,wednesday\n" + "\n".join(town) + "\n")
     Path("stays.csv").write_text("district,count,size\nNorth,12,3\nSouth,X,4\n")
     Path("pages.csv").write_text("country_code,project,page_id\nAU,en.wikipedia,77\n")
+    Path("survey.csv").write_text(SURVEY)
+    Path("semicolons.csv").write_text(SURVEY.replace(",", ";"))
     Path("model.py").write_text(MODEL)
     mechanism = nw.mechanisms.DiscreteLaplace(scale=0.5, sensitivity=0.5, step=1 / 200)
     query = nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=200, grid=1.0)

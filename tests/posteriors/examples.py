@@ -49,6 +49,37 @@ FINDINGS = {
     Kind.CONTRADICTED: [{"share": 0.4}],
     Kind.FOUND_BY_FEW: [{"share": 0.4}],
     Kind.UNEXPLAINED: [{"p": 0.0005}, {"p": 0.0}],
+    Kind.ANSWERS_OUT_OF_RANGE: [
+        {"side": "few", "total": 90, "num": 769, "expected": 128.2, "p": 0.0003},
+        {"side": "many", "total": 769, "num": 769, "expected": 640.0, "p": 0.0},
+    ],
+    Kind.PRIOR_DECIDES: [{"names": ["t"], "before": [0.29], "after": [0.28]}],
+    Kind.GROUPS_OF_ONE_ROW: [
+        {"name": "district", "num": num, "groups": 12, "example": "North"} for num in (1, 3)
+    ],
+    Kind.SEPARATION: [{"names": ["age"]}, {"names": list("abcdefgh")}],
+    Kind.LIKELIHOOD_SKEWED: [
+        {
+            "names": num * ["t"],
+            "symmetric_low": num * [0.1],
+            "symmetric_high": num * [0.9],
+            "profile_low": num * [0.4],
+            "profile_high": num * [0.99],
+        }
+        for num in (1, 8)
+    ],
+    Kind.DESIGNS_DISAGREE: [
+        {
+            "p": 1e-9,
+            "statistic": 45.0,
+            "df": num - 1,
+            "designs": num * ["0.167 to 0.917"],
+            "rows": num * [500],
+            "shares": num * [0.1],
+            "errors": num * [0.02],
+        }
+        for num in (2, 8)
+    ],
     Kind.NEAREST_KEPT: [{"mechanism": "Mine", "share": 0.01}],
     Kind.FEW_DRAWS_ACCEPTED: [{"num": 1000}],
     Kind.NONE_ACCEPTED: [{"num": 1000, "kept": 10}],

@@ -17,6 +17,7 @@ from noisewise.posteriors.sentences import (
     certificates,
     exact,
     learnt,
+    regressions,
     simulations,
     stops,
 )
@@ -26,6 +27,7 @@ _FINDINGS = {
     **exact.SENTENCES,
     **approximate.SENTENCES,
     **learnt.SENTENCES,
+    **regressions.SENTENCES,
     **certificates.SENTENCES,
 }
 TABLES: dict[type[enum.StrEnum], Mapping[Any, Any]] = {Kind: _FINDINGS, StopKind: stops.SENTENCES}
