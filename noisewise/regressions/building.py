@@ -15,6 +15,7 @@ from noisewise.diagnostics.stated_mechanism import check_range
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import PerCell, Unmeasured
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.supports import AbstractSupport
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.dependent import DependentLaw
 from noisewise.priors.prior import Prior
@@ -201,7 +202,7 @@ def _check_outcomes(
         )
     known = ~np.isnan(observed)
     possible = np.asarray(mechanism.support.contains(observed)) | ~known
-    allowed = mechanism.support.describe()
+    allowed = ""
     if possible.all() and family.whole and not mechanism.unknown:
         exact = np.array(mechanism.noise_sd(len(observed)), dtype=float) == 0.0
         most: Any = {"bernoulli": 1.0, "binomial": trials}.get(family.name, np.inf)
@@ -210,11 +211,20 @@ def _check_outcomes(
         allowed = f"what a {family.name} law gives, as there is no noise"
     if not possible.all():
         j = int(np.flatnonzero(~possible)[0])
+        if not allowed:
+            allowed = _support_of(mechanism, j).describe()
         raise InvalidInputError(
             f"Outcome {formula.outcome!r} is {observed[j]:g} in row {frame.index[j]!r}, but the"
             f" mechanism releases {allowed}: take the column as it was released, with the mechanism"
             " that made it, or set it to NaN where nothing was measured."
         )
+
+
+def _support_of(mechanism: AbstractMechanism, row: int) -> AbstractSupport:
+    """What is released of one row."""
+    if mechanism.unknown or mechanism.width is None:
+        return mechanism.support
+    return mechanism.of_columns([row]).support
 
 
 # Laws -------------------------------------------------------------------------------------------

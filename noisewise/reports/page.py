@@ -15,8 +15,8 @@ from noisewise._core.arrays import describe
 from noisewise._core.files import as_path, write_atomically
 from noisewise._core.json_files import require_text
 from noisewise._core.text import Markup, element, escape, join
-from noisewise.assessment.evidence import Evidence
-from noisewise.assessment.judging import judge
+from noisewise.assessment.evidence import Evidence, measured_size
+from noisewise.assessment.judging import judge, too_few_for_intervals
 from noisewise.assessment.quick_check import QuickCheck
 from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.stated_mechanism import mechanism_findings
@@ -30,7 +30,7 @@ from noisewise.reports import pictures
 from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing
 from noisewise.reports.hidden import hidden
-from noisewise.reports.regression import regression_section
+from noisewise.reports.regression import averages, regression_section
 from noisewise.reports.released import guarantee_in_words, guarantee_of, names_of, released
 from noisewise.reports.style import CSS
 from noisewise.reports.verdict import badge, verdict
@@ -126,12 +126,18 @@ def write_report(
     mechanism = (
         release.mechanism if release is not None else model.mechanism if model is not None else None
     )
+    usable = analysis is not None and not too_few_for_intervals(measured_size(posterior))
+    lead = (
+        averages(analysis, posterior, weights)
+        if analysis is not None and usable
+        else sentence(posterior, chosen, summary.loc[chosen])
+    )
     shown = pictures.Shown.of(posterior, prior, known)
     body = [
         element("h1", title),
         element(
             "div",
-            element("p", sentence(posterior, chosen, summary.loc[chosen]), class_="sentence"),
+            element("p", lead, class_="sentence"),
             element("p", badge(assessment.level), " ", assessment.sentence),
             _privacy(mechanism, release),
             class_="lead",

@@ -42,7 +42,7 @@ def regression_section(
         paragraphs(_model(analysis)),
         bullets(analysis.in_words(posterior)[:_MOST]),
         _picture(analysis, posterior),
-        _averages(analysis, posterior, weights),
+        paragraphs(averages(analysis, posterior, weights)),
         _effects(analysis, posterior, weights),
         _likelihood(analysis, posterior),
         join(element("h3", "Notes on the model"), bullets(notes)) if notes else "",
@@ -81,14 +81,26 @@ def _picture(analysis: Analysis, posterior: AbstractPosterior) -> Markup:
     return captioned(words, picture(ax.get_figure(root=True), f"Forest plot. {words}"))
 
 
-def _averages(analysis: Analysis, posterior: AbstractPosterior, weights: Any) -> Markup:
+def averages(analysis: Analysis, posterior: AbstractPosterior, weights: Any) -> str:
+    """The mean over rows in a sentence.
+
+    Args:
+        analysis: The regression.
+        posterior: Its answer.
+        weights: Of the rows.
+    """
     found = analysis.prevalence(posterior, weights=weights)
     low, high = (found[name] for name in found.index if name.endswith("%"))
-    what = "Share of a true yes" if analysis.family.name == "bernoulli" else "Mean outcome"
+    outcome = analysis.formula.outcome
+    what = (
+        f"The share of a true yes to {outcome}"
+        if analysis.family.name == "bernoulli"
+        else f"The expected {outcome}, on average"
+    )
     how = "" if weights is None else ", weighted"
-    return paragraphs(
-        f"{what} over all rows{how}: {number(found['mean'], found['sd'])} (95%:"
-        f" {number(low, found['sd'])} to {number(high, found['sd'])})."
+    return (
+        f"{what} over all rows{how} is about {number(found['mean'], found['sd'])}, and with 95%"
+        f" probability between {number(low, found['sd'])} and {number(high, found['sd'])}."
     )
 
 
@@ -120,7 +132,7 @@ def _likelihood(analysis: Analysis, posterior: AbstractPosterior) -> Markup:
     except NoisewiseError as error:
         return join(heading, paragraphs(str(error)))
     said = [finding.sentence for finding in found.findings]
-    shape = "" if said else "The likelihood is about symmetric: the three intervals agree."
+    shape = "" if said else "The likelihood is about symmetric: standard errors serve."
     return join(heading, paragraphs(*said, shape), _beside(found, posterior))
 
 

@@ -183,8 +183,18 @@ def names_of(model: PrivateModel | None, release: Release | None, width: int) ->
     return model.private_names if model is not None else tuple(f"s_dp[{j}]" for j in range(width))
 
 
+def _answers(values: np.ndarray) -> str:
+    """Single answers, which no table shows, in a sentence."""
+    known = values[~np.isnan(values)]
+    without = len(values) - len(known)
+    more = f"; {without:,} more are missing" if without else ""
+    return f"Of {len(known):,} answers {int(known.sum()):,} are 1{more}."
+
+
 def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
     """The table of published numbers with the sd of their noise, where that is known."""
+    if len(values) > _MOST_ROWS and np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+        return paragraphs(_answers(values))
     width = len(values) + mechanism.num_unknown
     deviations = mechanism.noise_sd(width)
     measured = mechanism.measured(mechanism.width or width)

@@ -1,0 +1,52 @@
+"""The section of a regression: sentences, averages, and the highest likelihood beside them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import noisewise as nw
+from noisewise.posteriors import Draws, Report
+from noisewise.reports.regression import averages, regression_section
+
+M = nw.mechanisms
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Of 400 answers 80 are yes where 66.7 are forced: a skewed likelihood."""
+    frame = pd.DataFrame({"rr": (np.arange(400) < 80) * 1.0, "female": np.resize([0, 1], 400)})
+    forced = M.ForcedResponse(truth=2 / 3)
+    analysis = nw.regression("rr ~ female", frame, law="bernoulli", mechanism=forced)
+    theta = np.random.default_rng(0).normal([-3.0, 0.1], 0.4, (400, 2))
+    return analysis, Draws(theta, analysis.model.names, Report("made", exact=True))
+
+
+def test_the_section_says_what_an_analyst_reads(fitted):
+    text = regression_section(*fitted)
+    for words in (
+        "Where female is 1 and not 0, the odds of a true yes to rr are multiplied by",
+        "The share of a true yes to rr over all rows is about 0.05",
+        "1 in place of 0",
+        "The likelihood is skewed in",
+        "Intercept ~ Normal(0, 5)",
+        "Forest plot.",
+    ):
+        assert words in text, words
+    assert text.count("<img") == 1
+
+
+def test_an_optimum_at_infinity_is_said_and_not_raised(fitted):
+    analysis, posterior = fitted
+    frame = analysis.data.assign(rr=0.0)
+    never = nw.regression("rr ~ female", frame, law="bernoulli", mechanism=M.Exact())
+    text = regression_section(never, posterior)
+    assert "has no single highest point" in text
+    assert "Yes and no are separated by" in text
+
+
+def test_weights_move_the_average(fitted):
+    analysis, posterior = fitted
+    assert regression_section(None, posterior) == ""
+    by_women = averages(analysis, posterior, np.resize([0.0, 1.0], 400))
+    assert "weighted" in by_women
+    assert by_women != averages(analysis, posterior, None)
