@@ -71,7 +71,8 @@ class NearTotal(eqx.Module):
         log_guess: log g, (k,).
         centres: The numbers at the centres, (k,).
         windows: The first and the last number of each cell, (2, k).
-        waves: Cosines and sines of frequency times offset, (k, P, 2 M).
+        waves: Cosines and sines of frequency times offset, (k, 2 M, P): points last, as products
+            read them.
         phases: Frequency times what the centres leave of n, (M,).
         is_end: Points where windows end although the law goes on, (k, P).
         total: n.
@@ -142,7 +143,7 @@ def near_total(
     log_weights = np.where(weights > 0.0, np.log(np.maximum(weights, 1e-300)), -1e6)
     log_terms = log(total * guess, points) + log_weights
     offsets = points - centres[:, None]
-    angles = offsets[..., None] * steps
+    angles = steps[:, None] * offsets[:, None]
     used = weights > 0.0
     first = np.where(used, points, np.inf).min(axis=1, keepdims=True)
     last = np.where(used, points, -np.inf).max(axis=1, keepdims=True)
@@ -154,7 +155,7 @@ def near_total(
         log_guess=np.log(guess),
         centres=centres,
         windows=np.stack([low, high]),
-        waves=np.concatenate([np.cos(angles), np.sin(angles)], axis=-1),
+        waves=np.concatenate([np.cos(angles), np.sin(angles)], axis=1),
         phases=steps * (total - centres.sum()),
         is_end=used & (is_first | is_last),
         total=np.float64(total),
@@ -220,7 +221,7 @@ def _value_and_means(change: Array, near: NearTotal) -> tuple[Array, Array]:
     log_each = logsumexp(values, axis=-1)
     shares = jnp.exp(values - log_each[:, None])
     both = jnp.stack([shares, shares * near.offsets], axis=1)
-    found = jnp.einsum("jap,jpm->ajm", both, near.waves)
+    found = jnp.einsum("jap,jmp->ajm", both, near.waves)
     (cos, cos_mean), (sin, sin_mean) = jnp.split(found, 2, axis=-1)
     square = jnp.maximum(cos**2 + sin**2, 1e-300)
     size, angle = 0.5 * jnp.log(square).sum(axis=0), jnp.arctan2(sin, cos).sum(axis=0) - near.phases

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +15,7 @@ from noisewise.inference.contract.effects import blocks_of
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import LogDensity
-from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts
+from noisewise.samplers.hierarchies.no_u_turn import NutsState, nuts, state_structure
 
 SEGMENT = 250
 """Draws of each chain between looks at R-hat and effective sizes."""
@@ -51,6 +50,11 @@ class Chains:
         self._prior, self._blocks = prior, blocks_of(prior)
         self._state: NutsState | None = None
         self.divergent, self.gradients = 0, 0
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether there are effects to centre."""
+        return bool(self._blocks)
 
     def tuned(self, num_warmup: int) -> dict[str, np.ndarray]:
         """The first draws, with steps halved, and draws dropped, as long as too many diverge: where
@@ -103,9 +107,7 @@ class Chains:
         """Where the chains were, None where a budget ended in the warm-up."""
         if "state_0" not in arrays:
             return None
-        each = tuple(0 for _ in self._blocks)
-        numbers: Any = (0, 0, 0, 0, 0, each, each, each, 0)
-        empty, structure = jax.tree.flatten(NutsState(*numbers))
-        leaves = [arrays[f"state_{i}"] for i in range(len(empty))]
+        structure = state_structure(self._blocks, self._start.shape[1])
+        leaves = [arrays[f"state_{i}"] for i in range(structure.num_leaves)]
         state: NutsState = jax.tree.unflatten(structure, leaves)
         return state

@@ -52,7 +52,11 @@ _LOOKED_AT = 128
 _NOTHING_BEYOND = -20.0
 """Log of a share of a cell that tables may leave out: 2e-9."""
 _ROWS = 16
-"""Draws of theta whose statistics are drawn at once."""
+"""Draws of theta whose statistics are drawn, or whose likelihoods are found from tables, at once."""
+_WARMUP, _WARMUP_WITH_EFFECTS = 250, 500
+"""Iterations of the warm-up: the metric of some dozen parameters is known after 200 draws of four
+chains, shares of effects are found before that.
+"""
 _START_NATS = 10.0
 """Spread of the log likelihoods of starts, in nats: the likelihood is raised to the power that
 gives the better half of all draws this spread, so that starts are not all the best draw.
@@ -75,7 +79,8 @@ class MarginalNUTS(AbstractMethod):
 
     Args:
         num_chains: Chains that run side by side.
-        num_warmup: Iterations that tune the chains, and are dropped.
+        num_warmup: Iterations that tune the chains, and are dropped; None for 500 where the prior
+            has effects, whose shares are learnt too, else 250.
         target_ess: Effective draws of every parameter at which the chains stop.
         max_draws: Draws of each chain, at most.
         max_simulations: Not used: nothing is simulated.
@@ -100,7 +105,7 @@ class MarginalNUTS(AbstractMethod):
     instead: ClassVar[str] = "Use nw.infer, whose routes include mechanisms without a density."
 
     num_chains: int = 4
-    num_warmup: int = 500
+    num_warmup: int | None = None
     target_ess: int = 1000
     max_draws: int = 10_000
 
@@ -108,7 +113,7 @@ class MarginalNUTS(AbstractMethod):
         AbstractMethod.__post_init__(self)
         self._convert(
             num_chains=integer("num_chains", at_least=2),
-            num_warmup=integer("num_warmup", at_least=60),
+            num_warmup=integer("num_warmup", at_least=60, optional=True),
             target_ess=integer("target_ess", at_least=1),
             max_draws=integer("max_draws", at_least=SEGMENT),
         )
@@ -161,7 +166,9 @@ class MarginalNUTS(AbstractMethod):
             run, chain_key, density, density.prior, _starts(start_key, density, self.num_chains)
         )
         trace = Trace(self.target_ess)
-        segment = chains.tuned(self.num_warmup)
+        usual = _WARMUP_WITH_EFFECTS if chains.has_effects else _WARMUP
+        num_warmup = self.num_warmup or usual
+        segment = chains.tuned(num_warmup)
         while True:
             trace.add(**segment)
             complete = trace.complete()
@@ -175,7 +182,7 @@ class MarginalNUTS(AbstractMethod):
             if trace.length >= self.max_draws:
                 run.end(StopKind.DRAWS_MADE, limit=self.max_draws)
                 return chains, trace
-            segment = chains.segment(self.num_warmup)
+            segment = chains.segment(num_warmup)
 
     @staticmethod
     def _warn_of_totals(run: InferenceRun) -> None:
@@ -323,7 +330,8 @@ def _beyond(density: MarginalDensity, theta: Array) -> Array:
 
 @filter_jit_fast_compile
 def _log_likelihoods(density: MarginalDensity, theta: Array) -> Array:
-    return jax.lax.map(density.log_likelihood, theta)
+    batch_size = None if density.near is None else _ROWS  # one product with tables for all of them
+    return jax.lax.map(density.log_likelihood, theta, batch_size=batch_size)
 
 
 def _starts(key: Array, density: MarginalDensity, num_chains: int) -> Float[np.ndarray, "c p"]:

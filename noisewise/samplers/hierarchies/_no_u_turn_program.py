@@ -19,9 +19,9 @@ from noisewise.samplers.densities import LogDensity, value_or_nothing
 from noisewise.samplers.hierarchies.centring import (
     Centred,
     LocationScale,
-    hessian_diagonal,
     shares_of,
 )
+from noisewise.samplers.hierarchies.metric import Metric, Moments, metric_of_curvature
 
 _TARGET_ACCEPTANCE = 0.8
 """Mean acceptance that step sizes are tuned to, as in Stan."""
@@ -34,11 +34,11 @@ hundreds.
 _CHUNK = 50
 """Iterations per call of the compiled program: between them callers may stop."""
 _FAST_SHARE = 0.2
-"""Part of the warm-up, at its beginning and at its end, in which only the step size is adapted."""
+"""Part of the warm-up at its end, and half of it at its beginning, in which only the step size is
+adapted.
+"""
 _FIRST_WINDOW = 15
 """Iterations of the first window of the metric; each later one is twice as long."""
-_PRIOR_DRAWS = 5.0
-"""Draws that the metric before a window counts for, as in Stan."""
 
 
 class NutsState(eqx.Module):
@@ -51,7 +51,7 @@ class NutsState(eqx.Module):
     log_density: Float[Array, " c"]
     slope: Float[Array, "c d"]
     step_size: Float[Array, ""]
-    variances: Float[Array, " d"]
+    metric: Metric
     shares: tuple[Array, ...]
     scales: tuple[Array, ...]
     origins: tuple[Array, ...]
@@ -80,7 +80,7 @@ def schedule(num: int, *, known: bool) -> Bool[np.ndarray, "n 4"]:
     adapts, collects, closes, settles = flags.T
     adapts[:] = settles[-1] = True
     fast = int(_FAST_SHARE * num)
-    begin, end = (fast // 2 if known else fast), num - fast
+    begin, end = fast // 2, num - fast
     window = (end - begin) // 3 if known else _FIRST_WINDOW
     while begin < end:
         close = end if begin + 3 * window > end else begin + window
@@ -101,9 +101,7 @@ class _Learning(eqx.Module):
     """What the warm-up learns from: dual averaging, and moments of a window."""
 
     averaging: Any
-    num: Array
-    mean: Array
-    squares: Array
+    moments: Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +120,7 @@ def _learning(state: NutsState) -> _Learning:
 
     fresh, _, _ = dual_averaging_adaptation(_TARGET_ACCEPTANCE)
     averaging = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), fresh(state.step_size))
-    zeros = jnp.zeros_like(state.variances)
-    return _Learning(averaging, jnp.zeros(()), zeros, zeros)
+    return _Learning(averaging, Moments.none(state.metric))
 
 
 def chunks(
@@ -168,31 +165,32 @@ def _advance(
     def iterate(i: Array, carry: Any) -> Any:
         state, learning, found = carry
         adapts, collects, closes, settles = _Flags(*flags[i])
+        metric = state.metric
         keys = jax.random.split(jax.random.fold_in(key, state.iteration), num_chains)
-        chains = hmc.HMCState(state.position, state.log_density, state.slope)
-        chains, info = move(keys, chains, density, state.step_size, state.variances, _MAX_DEPTH)
+        slopes = jax.vmap(metric.slope_in_u)(state.slope)
+        chains = hmc.HMCState(jax.vmap(metric.from_w)(state.position), state.log_density, slopes)
+        moved = functools.partial(_in_u, density, metric)
+        chains, info = move(keys, chains, moved, state.step_size, jnp.ones(dim), _MAX_DEPTH)
+        position = jax.vmap(metric.to_w)(chains.position)
         accepted = jnp.nan_to_num(info.acceptance_rate)
         averaging = _where(adapts, learn(learning.averaging, accepted.mean()), learning.averaging)
         step = jnp.where(adapts, jnp.exp(averaging.log_step_size), state.step_size)
         step = jnp.where(settles, learnt(averaging), step)
-        learning = _where(collects, _collected(learning, chains.position), learning)
-        variances = jnp.where(closes, _variances(learning, state.variances), state.variances)
+        moments = learning.moments
+        moments = _where(collects, moments.with_draws(position, metric), moments)
         averaging = _where(closes & ~settles, fresh(learnt(averaging)), averaging)
-        num = jnp.where(closes, 0.0, learning.num)
-        learning = _Learning(
-            averaging, num, learning.mean * (num > 0), learning.squares * (num > 0)
-        )
-        z = jax.vmap(target.to_z)(chains.position)
+        learning = _Learning(averaging, moments.emptied(closes))
+        z = jax.vmap(target.to_z)(position)
         values = chains.logdensity - jax.vmap(target.log_jacobian)(z)
         news = (z, values, accepted, info.is_divergent, info.num_integration_steps)
         found = tuple(part.at[i].set(new) for part, new in zip(found, news, strict=True))
         state = dataclasses.replace(
             state,
-            position=chains.position,
+            position=position,
             log_density=chains.logdensity,
-            slope=chains.logdensity_grad,
+            slope=jax.vmap(metric.slope_in_w)(chains.logdensity_grad),
             step_size=step,
-            variances=variances,
+            metric=_where(closes, moments.metric(metric), metric),
             iteration=state.iteration + 1,
         )
         return state, learning, found
@@ -208,26 +206,8 @@ def _advance(
     return jax.lax.fori_loop(0, count, iterate, (state, learning, found))
 
 
-def _collected(learning: _Learning, cloud: Array) -> _Learning:
-    """Moments of a window with one point more of each chain."""
-    num, new = learning.num, len(cloud)
-    mean = cloud.mean(axis=0)
-    gap = mean - learning.mean
-    squares = jnp.sum((cloud - mean) ** 2, axis=0) + gap**2 * num * new / (num + new)
-    return _Learning(
-        learning.averaging,
-        num + new,
-        learning.mean + gap * new / (num + new),
-        learning.squares + squares,
-    )
-
-
-def _variances(learning: _Learning, before: Array) -> Array:
-    """The variances of a window, shrunk towards those before it."""
-    num = learning.num
-    found = learning.squares / jnp.maximum(num - 1.0, 1.0)
-    mixed = (num * found + _PRIOR_DRAWS * before) / (num + _PRIOR_DRAWS)
-    return jnp.where((mixed > 0.0) & jnp.isfinite(mixed), mixed, before)
+def _in_u(density: LogDensity, metric: Metric, u: Array) -> Array:
+    return density(metric.to_w(u))
 
 
 @filter_jit_fast_compile
@@ -252,14 +232,18 @@ def rearranged(
     scales = tuple(jnp.asarray(block.loc_and_scale(middle)[1], float) for block in blocks)
     origins = tuple(block.take(middle) for block in blocks)
     target = Centred(log_density, blocks, shares, scales, origins)
-    variances = jnp.var(jax.vmap(target.from_z)(points), axis=0)
     density = functools.partial(value_or_nothing, target)
-    curved = -1.0 / hessian_diagonal(density, target.from_z(middle))
-    variances = jnp.where(begins, curved, variances)
     usual = jnp.ones(len(middle))
     for block, scale in zip(blocks, scales, strict=True):
-        usual = block.put(usual, scale**2)
-    fine = (variances > 0.0) & jnp.isfinite(variances)
+        usual = block.put(usual, scale)
+    columns = state.metric.columns
+    curved = metric_of_curvature(density, target.from_z(middle), usual, columns)
+    cloud = jax.vmap(target.from_z)(points)
+    deviations = jnp.std(cloud, axis=0)
+    fine = (deviations > 0.0) & jnp.isfinite(deviations)
+    alone = Metric.of_scales(jnp.where(fine, deviations, usual), columns)
+    learnt = Moments.none(alone).with_draws(cloud, alone).metric(alone)
+    metric = _where(begins, curved, learnt)
     w = jax.vmap(target.from_z)(draws[-1])
     values, slopes = jax.vmap(jax.value_and_grad(density))(w)
     good = jnp.isfinite(values) & jnp.isfinite(slopes).all(axis=1)
@@ -269,7 +253,7 @@ def rearranged(
         jnp.where(good.any(), values, -jnp.inf)[rows],
         slopes[rows],
         jnp.asarray(np.float64(FIRST_STEP)),
-        jnp.where(fine, variances, usual),
+        metric,
         shares,
         scales,
         origins,

@@ -2,8 +2,8 @@ r"""No-U-turn chains, all in one program, with effects centred by their own shar
 
 Trajectories double until they turn back (Hoffman and Gelman 2014; multinomial draws, Betancourt
 2017), at most ten times. Chains share the step size, tuned to an acceptance of .8 by dual
-averaging, and the diagonal metric, the variances of all chains' draws in windows that double, each
-shrunk a little towards the one before.
+averaging, and the metric: the variances of all chains' draws in windows that double, each shrunk a
+little towards the one before, and the correlations of coordinates that are no effects, up to 50.
 
 With blocks of effects the chains move in the coordinates of `Centred`. A first part of the warm-up
 at shares of 1/2 finds spreads and means; the shares that these give are refined once after a second
@@ -37,6 +37,7 @@ from noisewise.samplers.hierarchies._no_u_turn_program import (
     schedule,
 )
 from noisewise.samplers.hierarchies.centring import Centred, LocationScale, as_pytree_blocks
+from noisewise.samplers.hierarchies.metric import Metric, correlated_columns
 
 _KEPT = 64
 """Iterations, evenly over the last half of a part of the warm-up, from which shares are found."""
@@ -213,6 +214,11 @@ def _warmed(
     return state, spent
 
 
+def state_structure(blocks: Sequence[LocationScale], dim: int) -> Any:
+    """The structure of the states of chains, whose leaves may be kept as arrays."""
+    return jax.tree.structure(_nowhere(tuple(blocks), 1, dim, [np.zeros(0) for _ in blocks]))
+
+
 def _at_starts(
     log_density: LogDensity,
     blocks: tuple[LocationScale, ...],
@@ -221,19 +227,27 @@ def _at_starts(
 ) -> NutsState:
     """The state of chains that begin at points (c, d)."""
     num_chains, dim = points.shape
-    nothing = NutsState(
+    draws = jnp.asarray(np.broadcast_to(points, (_KEPT, num_chains, dim)))
+    nowhere = _nowhere(blocks, num_chains, dim, shares)
+    return rearranged(log_density, blocks, nowhere, draws, jnp.asarray(True))
+
+
+def _nowhere(
+    blocks: tuple[LocationScale, ...], num_chains: int, dim: int, shares: Sequence[np.ndarray]
+) -> NutsState:
+    """A state that says nothing yet but shares, and which correlations will be learnt."""
+    effects = {column for block in blocks for column in block.columns}
+    return NutsState(
         jnp.zeros((num_chains, dim)),
         jnp.zeros(num_chains),
         jnp.zeros((num_chains, dim)),
         jnp.asarray(np.float64(FIRST_STEP)),
-        jnp.ones(dim),
+        Metric.of_scales(jnp.ones(dim), correlated_columns(dim, effects)),
         tuple(jnp.asarray(share) for share in shares),
         tuple(jnp.ones(block.num) for block in blocks),
         tuple(jnp.zeros(block.num) for block in blocks),
         jnp.asarray(np.int64(0)),
     )
-    draws = jnp.asarray(np.broadcast_to(points, (_KEPT, num_chains, dim)))
-    return rearranged(log_density, blocks, nothing, draws, jnp.asarray(True))
 
 
 # Around -------------------------------------------------------------------------------------------
