@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 
 from noisewise._core.arrays import Array, is_traced
 from noisewise.laws import lattice, randomness, tables
-from noisewise.laws.deviance import log_pmf
+from noisewise.laws.deviance import AbstractRatios, Parameters, log_pmf, ratios_of
 from noisewise.laws.tables import Table
 from noisewise.laws.windows import Log, Window, at_all, best, pick, window
 from noisewise.mechanisms.base import AbstractMechanism
@@ -58,7 +58,7 @@ class CountSum:
         plan: What is known of sizes.
         tilt: Added to the log of the summand per count above the law's mean.
         most: The largest count that is possible, where something else is known than the law.
-        table: What is known of the sums of Poisson counts before their rates are.
+        table: What is known of the sums before the law's parameters are.
     """
 
     def __init__(
@@ -83,12 +83,15 @@ class CountSum:
         self._bounds = (low, jnp.maximum(low, jnp.minimum(high, most)))
 
     def log_prob(self) -> Float[Array, "*batch"]:
-        if self._table is not None and isinstance(law := unwrapped(self.law), dist.Poisson):
-            given = (self._filled(law.rate), self.mechanism, self.values, self._table)
-            total = tables.log_sum(_without_table, self._plan, *given)
+        kind = self._kind
+        if kind is not None and self._table is not None:
+            parameters = kind.parameters(unwrapped(self.law), self._shape)
+            given = (parameters, self.mechanism, self.values, self._table)
+            total = tables.log_sum(_without_table, kind, self._plan, *given)
         else:
             points, log_weights = self._points(self._rule())
             total = lattice.log_sum(self._log_inside, points, log_weights)
+        total = jnp.where(self._measured, total, 0.0)
         possible = self.mechanism._possible(self.values) & ~jnp.isnan(total)
         return jnp.where(possible, total, -jnp.inf)
 
@@ -111,6 +114,28 @@ class CountSum:
 
     def confidential(self, key: Array) -> Float[Array, "*batch"]:
         """A draw of s given y."""
+        kind = self._kind
+        if kind is not None and self._table is not None:
+            parameters = kind.parameters(unwrapped(self.law), self._shape)
+            drawn = tables.draw(key, kind, parameters, self._table, self._drawn)
+        else:
+            drawn = self._drawn(key)
+        if self._measured.all():
+            return drawn
+        return jnp.where(self._measured, drawn, self._free(jax.random.fold_in(key, 1)))
+
+    def _free(self, key: Array) -> Float[Array, "*batch"]:
+        """A draw of the law itself, in float32: numpyro's draws in float64 do not compile in a
+        caller's program whose flag is off.
+        """
+        shape = self._shape[: len(self._shape) - len(self.law.batch_shape)]
+        with jax.enable_x64(False):
+            single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), self.law)
+            free = single.sample(key, shape)
+        return self._filled(free)
+
+    def _drawn(self, key: Array) -> Float[Array, "*batch"]:
+        """The same without a table, of cells that were measured."""
         if self._size is not None:
             points, log_weights = self._rule().points(self._window(), self._kinks())
             values = at_all(self._log, points) + log_weights
@@ -189,12 +214,23 @@ class CountSum:
         tiny = size is not None and size <= _TINY_SUPPORT
         return size if tiny or isinstance(unwrapped(self.law), _CATEGORICAL) else None
 
+    @property
+    def _kind(self) -> AbstractRatios | None:
+        return ratios_of(unwrapped(self.law))
+
+    @property
+    def _measured(self) -> np.ndarray:
+        """Which cells say something."""
+        return self.mechanism.measured(self.values.shape[-1])
+
     def _filled(self, value: Any) -> Array:
         return jnp.broadcast_to(jnp.asarray(value, dtype=jnp.float64), self._shape)
 
 
-def _without_table(plan: Plan, rate: Array, mechanism: Any, values: Array) -> Array:
-    return CountSum(dist.Poisson(rate, validate_args=False), mechanism, values, plan).log_prob()
+def _without_table(
+    kind: AbstractRatios, plan: Plan, parameters: Parameters, mechanism: Any, values: Array
+) -> Array:
+    return CountSum(kind.law(parameters), mechanism, values, plan).log_prob()
 
 
 def unwrapped(law: Any) -> Any:
@@ -250,6 +286,10 @@ def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:
     """The plan where released numbers and noise are known; else that for the largest."""
     if is_traced(values, mechanism):
         return Plan()
+    measured = mechanism.measured(np.shape(values)[-1])
+    if not measured.all() and measured.any():
+        mechanism = mechanism.of_columns(np.flatnonzero(measured).tolist())
+        values = np.asarray(values)[..., measured]
     kinks = np.abs(mechanism._kinks(values, np))
     reach = mechanism.reach + float(np.nanmax(kinks, initial=0.0))
     if not math.isfinite(reach):

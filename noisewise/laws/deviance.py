@@ -7,11 +7,20 @@ The textbook form, s log(rate) - rate - log s!, takes the difference of terms of
 are 1e9. Here the deviance D is computed by itself, and stirling(s) is what Stirling's formula for
 s! leaves: 1/(12 s) - ... Between whole numbers the laws are continued by the gamma function.
 
+Ratios of neighbouring probabilities need neither, nor exponentials (`AbstractRatios`):
+
+    f(s + 1) / f(s) = common * each(s)
+
+    Poisson                  rate            1 / (s + 1)
+    binomial                 p / (1 - p)     (n - s) / (s + 1)
+    negative binomial        1 / (1 + rate)  (r + s) / (s + 1)
+
 Reference: C. Loader (2000), Fast and accurate computation of binomial probabilities.
 """
 
 from __future__ import annotations
 
+import abc
 import math
 from typing import Any
 
@@ -31,6 +40,11 @@ _SHIFT = 12
 _SMALL_RATIO = 0.15
 """|v| below which the deviance is summed as a series in v^2: nine terms leave 1e-16."""
 _LOG_2PI = math.log(2.0 * math.pi)
+_TINY = 1e-300
+"""The smallest rate or probability that is divided by: that of float64 is 2e-308."""
+
+Parameters = tuple[Array, ...]
+"""Parameters of a law, each of the shape of its cells, or of shape ()."""
 
 
 def stirling(n: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
@@ -194,3 +208,137 @@ def log_pmf(law: dist.Distribution, s: Array, *, small: bool = False) -> Array:
         return jnp.where(chosen, logits, 0.0).sum(-1)
     values: Array = law.log_prob(s)
     return values
+
+
+# Ratios -------------------------------------------------------------------------------------------
+
+
+class AbstractRatios(abc.ABC):
+    """A kind of law; it holds no numbers."""
+
+    @abc.abstractmethod
+    def parameters(self, law: Any, shape: tuple[int, ...]) -> Parameters:
+        """The parameters of a law, of the shape of its cells."""
+
+    @abc.abstractmethod
+    def law(self, parameters: Parameters) -> dist.Distribution:
+        """The law of these parameters."""
+
+    @abc.abstractmethod
+    def common(self, parameters: Parameters) -> Array:
+        """What all ratios of a cell have in common."""
+
+    @abc.abstractmethod
+    def each(self, parameters: Parameters, s: Array) -> Array:
+        """What they have besides."""
+
+    @abc.abstractmethod
+    def of_common(self, parameters: Parameters) -> Parameters:
+        """The derivative of log common in each parameter."""
+
+    def of_each(self, parameters: Parameters, s: Array) -> Array | None:
+        """That of log each(s) in the first parameter, the only one on which it may depend; None
+        where it does not.
+        """
+        return None
+
+    def most(self, parameters: Parameters) -> Array:
+        """The largest count that is possible."""
+        return jnp.asarray(jnp.inf)
+
+
+class Poisson(AbstractRatios):
+    """Parameters: (rate,)."""
+
+    def parameters(self, law: Any, shape: tuple[int, ...]) -> Parameters:
+        return (_filled(law.rate, shape),)
+
+    def law(self, parameters: Parameters) -> dist.Distribution:
+        return dist.Poisson(parameters[0], validate_args=False)
+
+    def common(self, parameters: Parameters) -> Array:
+        return parameters[0]
+
+    def each(self, parameters: Parameters, s: Array) -> Array:
+        return 1.0 / (s + 1.0)
+
+    def of_common(self, parameters: Parameters) -> Parameters:
+        return (1.0 / jnp.maximum(parameters[0], _TINY),)
+
+
+class NegativeBinomial(AbstractRatios):
+    """Parameters: (r, rate)."""
+
+    def parameters(self, law: Any, shape: tuple[int, ...]) -> Parameters:
+        return _filled(law.concentration, shape), _filled(law.rate, shape)
+
+    def law(self, parameters: Parameters) -> dist.Distribution:
+        return dist.GammaPoisson(*parameters, validate_args=False)
+
+    def common(self, parameters: Parameters) -> Array:
+        return 1.0 / (1.0 + parameters[1])
+
+    def each(self, parameters: Parameters, s: Array) -> Array:
+        return (parameters[0] + s) / (s + 1.0)
+
+    def of_common(self, parameters: Parameters) -> Parameters:
+        return jnp.zeros_like(parameters[0]), -self.common(parameters)
+
+    def of_each(self, parameters: Parameters, s: Array) -> Array:
+        return 1.0 / (parameters[0] + s)
+
+
+class Binomial(AbstractRatios):
+    """Parameters: (n, p) or (n, logit), of which n is a constant."""
+
+    def __init__(self, *, of_logits: bool) -> None:
+        self.of_logits = of_logits
+
+    def parameters(self, law: Any, shape: tuple[int, ...]) -> Parameters:
+        chance = law.logits if self.of_logits else law.probs
+        return _filled(law.total_count, shape), _filled(chance, shape)
+
+    def law(self, parameters: Parameters) -> dist.Distribution:
+        n, chance = parameters
+        kind = dist.BinomialLogits if self.of_logits else dist.BinomialProbs
+        return kind(chance, n, validate_args=False)
+
+    def common(self, parameters: Parameters) -> Array:
+        chance = parameters[1]
+        return jnp.exp(chance) if self.of_logits else chance / jnp.maximum(1.0 - chance, _TINY)
+
+    def each(self, parameters: Parameters, s: Array) -> Array:
+        return jnp.maximum(parameters[0] - s, 0.0) / (s + 1.0)
+
+    def of_common(self, parameters: Parameters) -> Parameters:
+        n, chance = parameters
+        if self.of_logits:
+            return jnp.zeros_like(n), jnp.ones_like(chance)
+        return jnp.zeros_like(n), 1.0 / jnp.maximum(chance * (1.0 - chance), _TINY)
+
+    def most(self, parameters: Parameters) -> Array:
+        return parameters[0]
+
+
+_BY_TYPE = {
+    dist.Poisson: Poisson(),
+    dist.GammaPoisson: NegativeBinomial(),
+    dist.BinomialProbs: Binomial(of_logits=False),
+    dist.BinomialLogits: Binomial(of_logits=True),
+}
+
+
+def ratios_of(law: Any) -> AbstractRatios | None:
+    """The kind of a law, None where it has no such ratios: the same object for the same kind.
+
+    Args:
+        law: A numpyro distribution, not expanded; its parameters are not read.
+
+    >>> type(ratios_of(dist.NegativeBinomial2(np.ones(2), 1.0))).__name__
+    'NegativeBinomial'
+    """
+    return next((kind for type_, kind in _BY_TYPE.items() if isinstance(law, type_)), None)
+
+
+def _filled(value: Any, shape: tuple[int, ...]) -> Array:
+    return jnp.broadcast_to(jnp.asarray(value, dtype=jnp.float64), shape)

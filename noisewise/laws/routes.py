@@ -36,7 +36,7 @@ class AbstractRoute(abc.ABC):
         law: The law of s, its parameters in float64 where densities are asked for.
         mechanism: The mechanism.
         plan: What is known of sizes, for sums over counts.
-        table: What is known of sums over Poisson counts.
+        table: What is known of sums over counts before the law's parameters are.
     """
 
     def __init__(

@@ -218,6 +218,10 @@ class AbstractMechanism(AbstractNoiseLaw):
         """
         return np.ones(self.output_width(k), dtype=bool)
 
+    def column_kinds(self, k: int) -> np.ndarray:
+        """A number for each of k columns: where it is the same, so is the noise."""
+        return np.zeros(k, dtype=int) if self.width is None else np.arange(k)
+
     @property
     def inner(self) -> AbstractMechanism:
         """What draws the noise: itself, unless it post-processes the output of another."""

@@ -159,6 +159,16 @@ def taken(values: PerColumn | None, columns: Sequence[int]) -> Any:
     return values[np.array(columns, dtype=int)]
 
 
+def kinds_of(k: int, *settings: PerColumn) -> Any:
+    """A number for each of k columns, the same where all settings are the same.
+
+    >>> kinds_of(3, 5.0, np.array([1.0, 2.0, 1.0])).tolist()
+    [0, 1, 0]
+    """
+    rows = np.stack([np.broadcast_to(value, k) for value in settings])
+    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
+
+
 def in_words(noun: str, values: PerColumn) -> str:
     """The number or the range of numbers, with its noun.
 

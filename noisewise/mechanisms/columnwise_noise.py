@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise._core.arrays import is_traced
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.columns import PerColumn, num_columns, rescaled, taken
+from noisewise.mechanisms.columns import PerColumn, kinds_of, num_columns, rescaled, taken
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 _MANY_SDS = 60.0
@@ -56,6 +56,10 @@ class AbstractColumnwiseNoise(AbstractMechanism):
             name: taken(getattr(self, name), columns) for name in ("scale", "sensitivity")
         }
         return self if self.width is None else dataclasses.replace(self, **changes)
+
+    def column_kinds(self, k: int) -> np.ndarray:
+        found: np.ndarray = kinds_of(k, self.scale)
+        return found
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         """Scales per column keep their ratios.

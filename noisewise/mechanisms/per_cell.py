@@ -122,6 +122,9 @@ class PerCell(AbstractMechanism):
     def measured(self, k: int) -> np.ndarray:
         return self.sorted.measured(k)[self._back]
 
+    def column_kinds(self, k: int) -> np.ndarray:
+        return self.sorted.column_kinds(k)[self._back]
+
     # Privacy and description ------------------------------------------------------------------
 
     @property

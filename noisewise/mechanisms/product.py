@@ -98,6 +98,13 @@ class Product(AbstractMechanism):
     def measured(self, k: int) -> np.ndarray:
         return np.concatenate([mechanism.measured(width) for mechanism, width in self._parts])
 
+    def column_kinds(self, k: int) -> np.ndarray:
+        parts, first = [], 0
+        for mechanism, width in self._parts:
+            parts.append(first + mechanism.column_kinds(width))
+            first += width
+        return np.concatenate(parts)
+
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
 

@@ -18,7 +18,7 @@ from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
-from noisewise.mechanisms.columns import PerColumn, num_columns, per_column, taken
+from noisewise.mechanisms.columns import PerColumn, kinds_of, num_columns, per_column, taken
 from noisewise.mechanisms.guarantees import AbstractGuarantee, NoGuarantee, PureDP
 from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
@@ -113,6 +113,10 @@ class AbstractSurveyDesign(AbstractMechanism):
             name: taken(value, columns) for name, value in self._parameters().items()
         }
         return self if self.width is None else dataclasses.replace(self, **changes)
+
+    def column_kinds(self, k: int) -> np.ndarray:
+        found: np.ndarray = kinds_of(k, *self._parameters().values())
+        return found
 
     def _log_ratios(self) -> Float[np.ndarray, "answers columns"]:
         """log P(answer | 1) / P(answer | 0) of the answers 0 and 1; infinite where one is 0, and 0

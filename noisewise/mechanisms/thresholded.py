@@ -13,7 +13,14 @@ import numpy as np
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.columns import PerColumn, in_words, num_columns, per_column, taken
+from noisewise.mechanisms.columns import (
+    PerColumn,
+    in_words,
+    kinds_of,
+    num_columns,
+    per_column,
+    taken,
+)
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.post_processing import AbstractPostProcessing
 from noisewise.mechanisms.supports import AbstractSupport, OrAbsent
@@ -80,6 +87,10 @@ class Thresholded(AbstractPostProcessing):
     def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
         inner = self.mechanism.of_columns(columns)
         return Thresholded(inner, above=taken(self.above, columns))
+
+    def column_kinds(self, k: int) -> np.ndarray:
+        found: np.ndarray = kinds_of(k, self.mechanism.column_kinds(k), self.above)
+        return found
 
     def noise_sd(self, k: int) -> list[float | None]:
         """That of the inner mechanism, before the threshold."""

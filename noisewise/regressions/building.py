@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from noisewise.regressions.formulas import Design, Formula
 from noisewise.regressions.frames import check_frame, numbers, require_columns, rows_where
 from noisewise.regressions.notes import groups_of_one, separation
 from noisewise.simulators import StatisticLaw
+from noisewise.simulators.row_law import AbstractRowLaw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +112,7 @@ def regression(
     released = _with_missing(mechanism, np.isnan(observed), not_measured)
     model = PrivateModel(
         prior=Prior(laws, labels=labels),
-        simulator=StatisticLaw(_law(parsed.design, family, found_link, added, trials)),
+        simulator=StatisticLaw(_OutcomeLaw(parsed.design, family, found_link, added, trials)),
         mechanism=released,  # type: ignore[arg-type]
     )
     _check_extra(extra, laws, model)
@@ -230,18 +232,36 @@ def _support_of(mechanism: AbstractMechanism, row: int) -> AbstractSupport:
 # Laws -------------------------------------------------------------------------------------------
 
 
-def _law(
-    design: Design, family: Family, link: Link, offset: np.ndarray, trials: np.ndarray | None
-) -> Callable[[Any], dist.Distribution]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _OutcomeLaw(AbstractRowLaw):
     """The law of all outcomes as a function of named parameters."""
-    further = tuple(family.further())
 
-    def law(theta: Any) -> dist.Distribution:
-        values = {part.name: theta[part.name] for part in design.parts}
-        eta = design.predictor(values) + offset
-        return family.law(eta, link, {name: theta[name] for name in further}, trials)
+    design: Design
+    family: Family
+    link: Link
+    offset: np.ndarray
+    trials: np.ndarray | None
 
-    return law
+    def __call__(self, theta: Any) -> dist.Distribution:
+        values = {part.name: theta[part.name] for part in self.design.parts}
+        eta = self.design.predictor(values) + self.offset
+        further = {name: theta[name] for name in self.family.further()}
+        return self.family.law(eta, self.link, further, self.trials)
+
+    def of_rows(self, rows: Any) -> _OutcomeLaw:
+        trials = None if self.trials is None else self.trials[rows]
+        design = self.design.of_rows(rows)
+        return _OutcomeLaw(design, self.family, self.link, self.offset[rows], trials)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        traits = [self.offset[:, None], *(part.values for part in self.design.columns)]
+        for effect in self.design.effects:
+            traits.append(np.column_stack([effect.group, effect.values]))
+        if self.trials is not None:
+            traits.append(self.trials[:, None])
+        found = np.unique(np.concatenate(traits, axis=1), axis=0, return_inverse=True)[1]
+        return found.reshape(-1)
 
 
 def _laws(

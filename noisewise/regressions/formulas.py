@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -94,7 +94,7 @@ class Design:
             total = total + effect.values * xp.asarray(values[effect.name])[..., effect.group]
         return total
 
-    def of_rows(self, rows: slice) -> Design:
+    def of_rows(self, rows: slice | Sequence[int]) -> Design:
         """Some of the rows."""
         columns = (dataclasses.replace(part, values=part.values[rows]) for part in self.columns)
         effects = (

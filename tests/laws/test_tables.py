@@ -1,4 +1,6 @@
-"""Sums over Poisson counts by a table of what does not depend on the rate, against sums without."""
+"""Sums over counts by a table of what does not depend on the law's parameters, against sums without
+and sums term by term.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,62 +9,160 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.laws import tables
+from noisewise.laws import deviance, tables
 from noisewise.laws.counts import CountSum, plan_for
+from tests.laws import reference
 from tests.laws.catalogue import GROUPS, NAN, SMALL_SCALES, array
 
 M = nw.mechanisms
 RATES = array(3.0, 40.0, 70.0, 20.0, 1e-8)
+NOISE = M.DiscreteLaplace(scale=2.0)
 CASES = {
     "discrete Gaussian": (M.DiscreteGaussian(scale=5.0), (1.0, 47.0, 60.0, 15.0, -3.0)),
     "Laplace, by column": (M.Laplace(scale=[1.0, 2.0, 3.0, 4.0, 0.5]), (5.5, 41.0, 66.0, 9.0, 0.2)),
-    "thresholded": (
-        M.Thresholded(M.DiscreteLaplace(scale=2.0), above=10.0),
-        (NAN, 44, 71, 12, NAN),
-    ),
+    "thresholded": (M.Thresholded(NOISE, above=10.0), (NAN, 44, 71, 12, NAN)),
     "rounded": (M.Rounded(base=3), (3.0, 42.0, 69.0, 18.0, 0.0)),
     "exact": (M.Exact(), (4.0, 44.0, 68.0, 12.0, 0.0)),
+    "mixed": (
+        M.PerCell(
+            [
+                M.Thresholded(NOISE, above=10.0),
+                M.Unmeasured(),
+                M.Thresholded(M.DiscreteGaussian(scale=[30.0, 5.0]), above=[60.0, 4.0]),
+            ],
+            [0, 1, 2, 0, 2],
+        ),
+        (NAN, NAN, 71.0, 12.0, NAN),
+    ),
+}
+CHANCES = RATES / 80.0
+LAWS = {
+    "Poisson": (lambda rates: dist.Poisson(rates, validate_args=False), RATES),
+    "negative binomial": (
+        lambda rates: dist.NegativeBinomial2(rates, jnp.array([2.5]), validate_args=False),
+        RATES,
+    ),
+    "a shape for each cell": (
+        lambda rates: dist.NegativeBinomial2(rates, 0.5 + 0.1 * rates, validate_args=False),
+        RATES,
+    ),
+    "binomial": (
+        lambda p: dist.BinomialProbs(p, np.full(p.shape, 150.0), validate_args=False),
+        CHANCES,
+    ),
+    "binomial of logits": (
+        lambda a: dist.BinomialLogits(a, np.full(a.shape, 150.0), validate_args=False),
+        np.log(CHANCES / (1.0 - CHANCES)),
+    ),
 }
 
 
-def sums(mechanism, y, table):
+def sums(mechanism, y, table, law="Poisson"):
     y = np.asarray(y, dtype=float)
 
-    def log_prob(rate):
+    def log_prob(parameters):
         plan = plan_for(mechanism, y)
-        law = dist.Poisson(rate, validate_args=False)
-        return CountSum(law, mechanism, jnp.asarray(y), plan, table=table).log_prob()
+        made = LAWS[law][0](parameters)
+        return CountSum(made, mechanism, jnp.asarray(y), plan, table=table).log_prob()
 
     return log_prob
 
 
-def table_of(mechanism, y):
-    return tables.table_for(dist.Poisson(1.0), mechanism, np.asarray(y, dtype=float))
+def table_of(mechanism, y, law="Poisson"):
+    make, parameters = LAWS[law]
+    return tables.table_for(make(parameters), mechanism, np.asarray(y, dtype=float))
 
 
-FAST = ("discrete Gaussian", "rounded")
+FAST = {("Poisson", "discrete Gaussian"), ("negative binomial", "rounded")}
+PAIRS = [
+    pytest.param(law, name, marks=() if (law, name) in FAST else pytest.mark.slow)
+    for law in LAWS
+    for name in CASES
+]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
-def test_tables_give_what_sums_without_them_give(name):
-    """At rates near and far, where the table falls short, for two rows at once."""
+@pytest.mark.parametrize(("law", "name"), PAIRS)
+def test_tables_give_what_sums_without_them_give(law, name):
+    """At parameters near and far, where the table falls short, for two rows at once."""
     mechanism, y = CASES[name]
-    table = table_of(mechanism, y)
+    table = table_of(mechanism, y, law)
     assert table is not None
-    rates = np.stack([RATES, 30.0 * RATES])
+    near = LAWS[law][1]
+    far = 0.01 * near if law == "binomial" else near - 4.0 if "logits" in law else 30.0 * near
+    parameters = np.stack([near, far])
 
     def both(table):
-        log_prob = sums(mechanism, y, table)
-        slopes = jax.vmap(jax.grad(lambda rate: log_prob(rate).sum()))
-        return jax.jit(lambda rates: (jax.vmap(log_prob)(rates), slopes(rates)))(rates)
+        log_prob = sums(mechanism, y, table, law)
+        slopes = jax.vmap(jax.grad(lambda each: log_prob(each).sum()))
+        return jax.jit(lambda rows: (jax.vmap(log_prob)(rows), slopes(rows)))(parameters)
 
     with jax.enable_x64(True):
         found, exact = both(table), both(None)
-    for one, other in zip(found, exact, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found[0], exact[0], rtol=1e-10, atol=1e-10)
+    # sums without a table take the deviance of 1 and 1e-8 from 1 - 1e-8, with eight digits
+    np.testing.assert_allclose(found[1], exact[1], rtol=1e-9, atol=1e-8)
+
+
+EXACT = {
+    "negative binomial": lambda rate: reference.negative_binomial_of_mean(rate, 2.5),
+    "binomial of logits": lambda a: reference.binomial_of_logits(150, a),
+    "Poisson": reference.poisson,
+}
+ETA = (
+    reference.absent(reference.below(2.0, "laplace"), 10),
+    reference.unmeasured(),
+    reference.discrete_gaussian(30.0),
+    reference.discrete_laplace(2.0),
+    reference.absent(reference.below(5.0, "gaussian"), 4),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", EXACT)
+def test_mixed_mechanisms_against_sums_term_by_term(law):
+    """An absent cell, one without a measurement, and two kinds of noise, to 1e-9 of log p."""
+    mechanism, y = CASES["mixed"]
+    parameters = LAWS[law][1]
+    with jax.enable_x64(True):
+        table = table_of(mechanism, y, law)
+        assert len(table.parts) > 1
+        found = np.asarray(sums(mechanism, y, table, law)(jnp.asarray(parameters)))
+    near = np.nan_to_num(np.asarray(y), nan=2.0)
+    exact = np.array(
+        [
+            float(reference.Sum(EXACT[law](parameters[j]), ETA[j], near[j], near[j]).log_prob())
+            for j in range(5)
+        ]
+    )
+    assert (np.abs(found - exact) <= 1e-9 * np.maximum(1.0, np.abs(exact))).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["negative binomial", "binomial of logits"])
+def test_slopes_against_differences(law):
+    """In what differs between cells, and in what they share."""
+    mechanism, y = CASES["mixed"]
+
+    def log_prob(point):
+        shared, cells = point[0], point[1:]
+        if law == "negative binomial":
+            made = dist.NegativeBinomial2(jnp.exp(cells), shared[None], validate_args=False)
+        else:
+            made = LAWS[law][0](cells + 0.1 * shared)
+        plan = plan_for(mechanism, np.asarray(y))
+        return CountSum(made, mechanism, jnp.asarray(y), plan, table=table).log_prob().sum()
+
+    with jax.enable_x64(True):
+        table = table_of(mechanism, y, law)
+        start = np.log(np.maximum(RATES, 0.5)) if law == "negative binomial" else LAWS[law][1]
+        point, step = jnp.asarray(np.append(2.5, start)), 1e-5
+        slope = jax.jit(jax.grad(log_prob))(point)
+        value = jax.jit(log_prob)
+        differences = [
+            (value(point.at[i].add(step)) - value(point.at[i].add(-step))) / (2.0 * step)
+            for i in range(len(point))
+        ]
+    np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +208,49 @@ def test_a_table_that_ends_too_soon_is_caught(monkeypatch):
     assert np.abs(wrong - right).max() > 1e-3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", ["r + 1 for r", "cells in another order", "absent is 12"])
+def test_planted_bugs_are_caught(planted, monkeypatch):
+    mechanism, y = CASES["mixed"]
+    law, rates = "negative binomial", LAWS["negative binomial"][1]
+    with jax.enable_x64(True):
+        table = table_of(mechanism, y, law)
+        right = np.asarray(sums(mechanism, y, table, law)(jnp.asarray(rates)))
+        if planted == "cells in another order":
+            table = table._replace(back=table.back[::-1])
+        elif planted == "absent is 12":
+            table = table_of(mechanism, np.where([1, 0, 0, 0, 1], 12.0, y), law)
+        else:
+            real = deviance.NegativeBinomial.each
+            monkeypatch.setattr(
+                deviance.NegativeBinomial,
+                "each",
+                lambda self, given, s: real(self, (given[0] + 1.0, given[1]), s),
+            )
+        wrong = np.asarray(sums(mechanism, y, table, law)(jnp.asarray(rates)))
+    assert np.abs(wrong - right).max() > 1e-3
+
+
 def test_long_likelihoods_have_no_table():
     for mechanism in (
-        M.DiscreteLaplace(scale=1000.0),
+        M.DiscreteLaplace(scale=1000.0),  # 50 scales on both sides
         M.Unmeasured(),
         M.Clamped(M.Laplace(1.0), high=9.0),
     ):
         assert table_of(mechanism, [5.0, 9.0]) is None
+
+
+@pytest.mark.slow
+def test_negative_binomial_laws_take_it_under_jit(x64_flag):
+    """Whatever JAX's flag says, in chains side by side."""
+    y, noise, rates = np.full(3, 41.0), M.DiscreteGaussian(scale=4.9), np.full(3, 45.0)
+
+    def total(rate):
+        return nw.Privatized(dist.NegativeBinomial2(rate, 3.0), noise).log_prob(y).sum()
+
+    found, slope = jax.jit(jax.vmap(jax.value_and_grad(total)))(jnp.asarray(rates)[None])
+    np.testing.assert_allclose(found, total(rates), rtol=1e-10 if x64_flag else 1e-6)
+    assert np.isfinite(slope).all()
 
 
 def test_privatized_laws_take_it_under_jit(x64_flag, monkeypatch):

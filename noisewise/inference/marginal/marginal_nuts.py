@@ -20,6 +20,7 @@ from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.marginal.chains import SEGMENT, Chains
+from noisewise.inference.marginal.distinct_rows import distinct_rows
 from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.near_draws import draw_counts, is_narrow
 from noisewise.laws.near_totals import NearTotal, log_shares_of, near_total
@@ -141,11 +142,13 @@ class MarginalNUTS(AbstractMethod):
 
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         start_key, chain_key, statistic_key = jax.random.split(key, 3)
-        density = MarginalDensity.of(run.model, run.observed)
+        density = MarginalDensity.of_distinct_rows(run.model, run.observed)
         chains, trace = self._moved(run, start_key, chain_key, density)
         if not density.holds(trace.pooled("theta")):
             density = dataclasses.replace(density, near=None)
             chains, trace = self._moved(run, start_key, chain_key, density)
+        if density.counts is not None:
+            density = MarginalDensity.of(run.model, run.observed)
         self._warn_of_totals(run)
         total = trace.length * self.num_chains
         run.diagnostics |= {
@@ -206,8 +209,9 @@ class MarginalDensity(eqx.Module):
         simulator: The law of s given theta.
         plan: What is known of sizes.
         unknown: The columns of theta that the mechanism reads.
-        table: What is known of sums over Poisson counts before their rates are.
+        table: What is known of sums over counts before the law's parameters are.
         near: Tables for counts with a known total near their released numbers; None for others.
+        counts: How many rows are like each; None where each is one.
     """
 
     mechanism: AbstractMechanism
@@ -218,6 +222,7 @@ class MarginalDensity(eqx.Module):
     plan: Plan = eqx.field(static=True)
     unknown: tuple[int, ...] = eqx.field(static=True, default=())
     near: NearTotal | None = None
+    counts: Array | None = None
 
     @staticmethod
     def of(model: PrivateModel, observed: Float[np.ndarray, " k"]) -> MarginalDensity:
@@ -225,11 +230,30 @@ class MarginalDensity(eqx.Module):
         assert isinstance(model.simulator, StatisticLaw)
         plan = plan_for(model.mechanism, observed)
         unknown = tuple(model.unknown_columns.tolist())
-        law = None if unknown else _kind_of_law(model)
+        law = None if unknown else _kind_of_law(model.simulator, model.prior.dim)
         table = None if unknown else table_of(law, model.mechanism, observed)
         near = None if unknown else near_total(law, model.mechanism, observed)
         return MarginalDensity(
             model.mechanism, observed, table, model.prior, model.simulator, plan, unknown, near
+        )
+
+    @staticmethod
+    def of_distinct_rows(model: PrivateModel, observed: Float[np.ndarray, " k"]) -> MarginalDensity:
+        """The same density, with rows that are alike computed once and others left out, where the
+        model tells them. It has no `statistics`.
+        """
+        some = distinct_rows(model, observed)
+        if some is None:
+            return MarginalDensity.of(model, observed)
+        law = _kind_of_law(some.simulator, model.prior.dim)
+        return MarginalDensity(
+            some.mechanism,
+            some.observed,
+            table_of(law, some.mechanism, some.observed),
+            model.prior,
+            some.simulator,
+            plan_for(some.mechanism, some.observed),
+            counts=some.counts,
         )
 
     def __call__(self, z: Array) -> Array:
@@ -241,7 +265,8 @@ class MarginalDensity(eqx.Module):
         if self.near is not None:
             return self.near.log_prob(log_shares_of(self.simulator.law(theta)))
         route = self._route(theta)
-        return jnp.sum(route.log_prob(self._values(route)))
+        each = route.log_prob(self._values(route))
+        return jnp.sum(each if self.counts is None else each * self.counts)
 
     def holds(self, theta: Float[np.ndarray, "*n d"]) -> bool:
         """Whether tables, if there are any, reach far enough at some of these parameters."""
@@ -294,16 +319,16 @@ class MarginalDensity(eqx.Module):
         return as_pytree(self)
 
 
-def _kind_of_law(model: PrivateModel) -> Any:
-    """A law of the model, whose parameters are not to be read."""
+def _kind_of_law(simulator: StatisticLaw, dim: int) -> Any:
+    """A law of the simulator, whose parameters are not to be read."""
     found: list[Any] = []
 
     def traced(theta: Array) -> Array:
-        found.append(model.simulator.law(theta))  # type: ignore[attr-defined]
+        found.append(simulator.law(theta))
         return theta
 
     with jax.enable_x64(True):
-        jax.eval_shape(traced, jax.ShapeDtypeStruct((model.prior.dim,), jnp.float64))
+        jax.eval_shape(traced, jax.ShapeDtypeStruct((dim,), jnp.float64))
     return found[0]
 
 
