@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisewise.cli import show
+from noisewise.cli import exits, show
 from noisewise.cli.options import optional, with_options
+
+if TYPE_CHECKING:
+    from noisewise.cli.targets import Target
 
 EPILOG = """
 Examples:
@@ -160,4 +163,12 @@ def regress(
     )
     target, digest = request.load()
     request.remember(digest)
+    if not (as_json or quiet):
+        _tell_notes(target)
     carry_out(request, target, as_json=as_json, quiet=quiet)
+
+
+def _tell_notes(target: Target) -> None:
+    """What to know of the model before it is run."""
+    for finding in () if target.analysis is None else target.analysis.findings:
+        exits.tell(f"Note: {finding}")

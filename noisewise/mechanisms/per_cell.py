@@ -32,7 +32,8 @@ class PerCell(AbstractMechanism):
 
     Args:
         mechanisms: The mechanisms, of independent columns: any with a `log_cdf` will do.
-        which: For each column the place of its mechanism in `mechanisms`, from 0.
+        which: For each column the place of its mechanism in `mechanisms`, from 0. A `PerCell`
+            among them gives way to its own mechanisms.
 
     Raises:
         InvalidInputError: If `which` names none of the mechanisms, or one serves no column, or
@@ -58,9 +59,9 @@ class PerCell(AbstractMechanism):
     which: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanisms: Iterable[AbstractMechanism], which: Sequence[int]) -> None:
-        self.mechanisms = _mechanisms(mechanisms)
+        parts = _mechanisms(mechanisms)
+        self.mechanisms, self.which = _flattened(parts, _which(which, len(parts)))
         require_few("PerCell", self.mechanisms)
-        self.which = _which(which, len(self.mechanisms))
         for mechanism, count in zip(self.mechanisms, self._counts, strict=True):
             _check_fits(mechanism, count)
 
@@ -275,6 +276,22 @@ def _which(which: Any, count: int) -> tuple[int, ...]:
             f" to {count - 1}, and no others."
         )
     return given
+
+
+def _flattened(
+    parts: tuple[AbstractMechanism, ...], which: tuple[int, ...]
+) -> tuple[tuple[AbstractMechanism, ...], tuple[int, ...]]:
+    """The same with the mechanisms of a `PerCell` among them in its place."""
+    if not any(isinstance(part, PerCell) for part in parts):
+        return parts, which
+    made: list[AbstractMechanism] = []
+    places = np.array(which)
+    for number, part in enumerate(parts):
+        columns = np.flatnonzero(np.array(which) == number)
+        inner = part if isinstance(part, PerCell) and part.width == len(columns) else None
+        places[columns] = len(made) + (np.array(inner.which) if inner else 0)
+        made += inner.mechanisms if inner else [part]
+    return tuple(made), tuple(places.tolist())
 
 
 def _check_fits(mechanism: AbstractMechanism, count: int) -> None:

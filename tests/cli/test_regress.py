@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -106,6 +107,25 @@ def test_a_run_is_shown_again_and_holds_one_regression(run, folder, quick):
     (folder / "survey.csv").write_text((folder / "survey.csv").read_text().replace("2.1", "2.2"))
     assert "the data differ" in run(*shlex.split(LINE)).stderr
     assert "repeat the command" in run("resume", "run").stderr
+
+
+def test_answers_that_the_device_cannot_give_are_told_first(run, folder, monkeypatch):
+    monkeypatch.setattr("noisewise.cli.infer.carry_out", lambda *given, **more: None)
+    rows = "\n".join(f"{int(i < 20)},{i % 7}" for i in range(200))
+    (folder / "few.csv").write_text(f"rr,age\n{rows}\n")
+    line = f"regress few.csv 'rr ~ age' {FORCED}".replace("--set truth=2/3", "--set truth=0.5")
+    result = run(*shlex.split(line))
+    assert "Note: Fewer answers are yes than the stated mechanism can produce: 20 of 200" in (
+        " ".join(result.stderr.split())
+    )
+
+
+def test_without_formulae_one_line_says_how_to_install_it(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "formulae", None)
+    result = run(*shlex.split(LINE))
+    assert result.exit_code == 1
+    assert "pip install 'noisewise[formula]'" in result.stderr
+    assert not (folder / "run").exists()
 
 
 def test_weights_move_the_mean(run, folder, quick):

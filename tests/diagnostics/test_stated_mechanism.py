@@ -3,18 +3,22 @@ false-alarm rate.
 """
 
 import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy import special, stats
 
 import noisewise as nw
+from noisewise.assessment import Evidence, judge
 from noisewise.diagnostics.stated_mechanism import (
     ALPHA,
     Answers,
     check_range,
     compare_designs,
+    mechanism_findings,
     out_of_range,
 )
-from noisewise.posteriors import Kind
+from noisewise.posteriors import Draws, Kind, Report
 
 M = nw.mechanisms
 GRID = np.linspace(-9.0, 9.0, 721)
@@ -134,3 +138,92 @@ def test_false_alarms_are_rare():
     totals = [int(600 * (1 / 6 + 2 / 3 * 0.3)), int(600 * 0.35)]
     wrong = answers_of(no, yes, [600, 600], totals)
     assert compare_designs(wrong, share_draws(rng, wrong)).p_value < ALPHA / 2.0
+
+
+def told(analysis, theta):
+    """The kinds of findings about the mechanism, for draws of the parameters."""
+    posterior = Draws(theta, analysis.model.names, Report("made", exact=True))
+    return [f.kind for f in mechanism_findings(posterior, analysis.model, analysis.observed)]
+
+
+def test_findings_of_a_posterior_and_their_verdict():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"y": np.r_[np.arange(300) < 40, np.arange(300) < 200] * 1.0})
+    mechanism = M.PerCell(
+        [M.ForcedResponse(truth=2 / 3), M.ForcedResponse(truth=0.5)], np.repeat([0, 1], 300)
+    )
+    analysis = nw.regression("y ~ 1", frame, law="bernoulli", mechanism=mechanism)
+    theta = rng.normal(-0.7, 0.2, (1000, 1))
+    assert told(analysis, theta) == [Kind.DESIGNS_DISAGREE]
+    posterior = Draws(theta, analysis.model.names, Report("made", exact=True))
+    findings = mechanism_findings(posterior, analysis.model, analysis.observed)
+    found = judge(Evidence.of(posterior, found=findings))
+    assert found.level == "do not trust"
+    assert "mechanism contradicted" in [reason.kind for reason in found.reasons]
+    assert not found.trustworthy
+
+
+def test_an_unknown_parameter_of_which_the_data_say_little_is_told():
+    frame = pd.DataFrame({"y": (np.arange(60) < 30) * 1.0})
+    analysis = nw.regression(
+        "y ~ 1",
+        frame,
+        law="bernoulli",
+        mechanism=lambda theta: M.ForcedResponse(truth=theta["t"], yes=0.2),
+        prior={"t": dist.Uniform(0.2, 0.8)},
+    )
+    rng = np.random.default_rng(0)
+    wide = np.stack([rng.uniform(0.2, 0.8, 500), rng.normal(0, 0.3, 500)], axis=1)
+    assert told(analysis, wide) == [Kind.PRIOR_DECIDES]
+    narrow = np.stack([rng.uniform(0.4, 0.6, 500), rng.normal(0, 0.3, 500)], axis=1)
+    assert told(analysis, narrow) == []
+
+
+LEVEL = ALPHA / 2.0
+SURVEYS = {
+    "two devices": ([1 / 6, 0.2], [5 / 6, 0.7], [60, 60], 0.3),
+    "a small share": ([1 / 6, 0.2], [5 / 6, 0.7], [60, 60], 0.05),
+    "few answers": ([0.0, 1 / 6, 0.8], [1.0, 5 / 6, 0.2], [30, 30, 30], 0.1),
+    "one is asked directly": ([0.0, 1 / 6], [1.0, 5 / 6], [100, 100], 0.02),
+    "five designs": ([0, 1 / 6, 0.8, 0.11, 0.84], [1, 11 / 12, 0.2, 0.89, 0.16], 5 * [200], 0.1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURVEYS)
+def test_the_false_alarm_rate(name):
+    """At most its level, up to 3.5 standard errors of 4,000 trials."""
+    rate = alarms(np.random.default_rng(7), *SURVEYS[name], 4000)
+    assert rate <= LEVEL + 3.5 * np.sqrt(LEVEL / 4000)
+
+
+def normal_draws(rng, answers, x, num=1000):
+    """Draws of P(answer j is 1) by a normal approximation of a logistic regression on x, with
+    priors N(0, 2.5^2).
+    """
+    beta = np.zeros(x.shape[1])
+    for _ in range(50):
+        q = special.expit(x @ beta)
+        p = answers.no + (answers.yes - answers.no) * q
+        slope = (answers.yes - answers.no) * q * (1.0 - q)
+        gradient = x.T @ (slope * (answers.y - p) / (p * (1.0 - p))) - beta / 6.25
+        expected = (x * (slope**2 / (p * (1.0 - p)))[:, None]).T @ x + np.eye(len(beta)) / 6.25
+        beta = beta + np.clip(np.linalg.solve(expected, gradient), -1.0, 1.0)
+    spread = np.linalg.cholesky(np.linalg.inv(expected))
+    drawn = beta + rng.normal(size=(num, len(beta))) @ spread.T
+    return answers.no + (answers.yes - answers.no) * special.expit(drawn @ x.T)
+
+
+@pytest.mark.slow
+def test_the_false_alarm_rate_of_regressions():
+    """With two covariates, one of which differs between the designs."""
+    rng, num, found = np.random.default_rng(8), 400, 0
+    design = np.repeat([0, 1], num // 2)
+    no, yes = np.array([1 / 6, 0.25])[design], np.array([5 / 6, 0.75])[design]
+    for _ in range(1000):
+        x = np.stack([np.ones(num), rng.normal(0.5 * design), rng.normal(size=num)], axis=1)
+        s = rng.random(num) < special.expit(x @ [-0.5, 0.6, -0.4])
+        y = (rng.random(num) < np.where(s, yes, no)) * 1.0
+        answers = Answers(y, no, yes, np.arange(num), design)
+        found += compare_designs(answers, normal_draws(rng, answers, x)).p_value <= LEVEL
+    assert found / 1000 <= LEVEL + 3.5 * np.sqrt(LEVEL / 1000)

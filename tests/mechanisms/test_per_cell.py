@@ -122,3 +122,14 @@ def test_unmeasured_cells_cost_nothing():
 def test_what_does_not_fit_is_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_a_per_cell_inside_gives_way_to_its_mechanisms():
+    M = nw.mechanisms
+    warner, exact, unmeasured = M.Warner(p=0.8), M.DirectQuestion(), M.Unmeasured()
+    inner = M.PerCell([warner, exact], [0, 1, 0])
+    nested = M.PerCell([inner, unmeasured], [0, 1, 0, 0])
+    flat = M.PerCell([warner, exact, unmeasured], [0, 2, 1, 0])
+    assert nested == flat
+    answers, s = np.array([1.0, np.nan, 1.0, 0.0]), np.array([1.0, 0.0, 0.0, 1.0])
+    assert np.allclose(np.exp(nested.log_prob_each(answers, s)), [0.8, 1.0, 0.0, 0.2])
