@@ -53,7 +53,7 @@ _LOOKED_AT = 128
 _NOTHING_BEYOND = -20.0
 """Log of a share of a cell that tables may leave out: 2e-9."""
 _ROWS = 16
-"""Draws of theta whose statistics are drawn, or whose likelihoods are found from tables, at once."""
+"""Draws of theta whose statistics are drawn, or whose likelihoods tables give, at once."""
 _WARMUP, _WARMUP_WITH_EFFECTS = 250, 500
 """Iterations of the warm-up: the metric of some dozen parameters is known after 200 draws of four
 chains, shares of effects are found before that.
