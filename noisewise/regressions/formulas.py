@@ -115,8 +115,12 @@ class Formula:
     def __init__(self, text: Any, frame: pd.DataFrame) -> None:
         formulae = _formulae()
         self.text, self.outcome, self.trials, self._right = _sides(text)
-        self.variables = _described(text, self._right)
-        self.common_variables = _described(text, self._right, groups=False)
+        self.variables = variables_of(text)
+        terms = [_named(term) for term in _described(text, self._right).common_terms]
+        self.common_variables = frozenset[str]().union(*terms)
+        self.shared_variables = frozenset(
+            name for name in self.common_variables if sum(name in term for term in terms) > 1
+        )
         self._spelled = _spelled(self._right)
         self._check(frame)
         try:
@@ -222,20 +226,23 @@ def outcome_of(text: Any) -> str:
 
 def variables_of(text: Any) -> frozenset[str]:
     """The columns that the right side of a formula names."""
-    return _described(text, _sides(text)[3])
+    terms = _described(text, _sides(text)[3]).terms
+    return frozenset[str]().union(*map(_named, terms))
 
 
-def _described(text: Any, right: str, *, groups: bool = True) -> frozenset[str]:
-    """The columns that the right side names, with or without those of effects of groups."""
+def _named(term: Any) -> frozenset[str]:
+    """The columns that a term names."""
+    return frozenset(filter(None, getattr(term, "var_names", ())))
+
+
+def _described(text: Any, right: str) -> Any:
+    """The terms of the right side of a formula."""
     try:
-        described = _formulae().model_description(right)
+        return _formulae().model_description(right)
     except MissingDependencyError:
         raise
     except Exception as error:
         raise InvalidInputError(f"The formula {text!r} cannot be read: {error}") from error
-    terms = described.terms if groups else described.common_terms
-    named = {name for term in terms for name in getattr(term, "var_names", ())}
-    return frozenset(filter(None, named))
 
 
 def _usable(name: str) -> str:

@@ -77,10 +77,11 @@ class Coefficient:
         link, noun = analysis.link_name, _noun(analysis)
         if link in RATIOS:
             what = f"the odds of {noun}" if link == "logit" else noun
+            verb = "are" if link == "logit" else "is"
             if self.label:
-                return f"{self.column} {self.label}: {what} are {found} times those of the base."
+                return f"{self.column} {self.label}: {what} {verb} {found} times the base's."
             if self.binary:
-                return f"Where {self.column} is 1 and not 0, {what} are multiplied by {found}."
+                return f"Where {self.column} is 1 and not 0, {what} {verb} multiplied by {found}."
             return f"Each further unit of {self.column} multiplies {what} by {found}."
         scale = noun if link == "identity" else f"the {link} of {noun}"
         if self.label:

@@ -41,6 +41,7 @@ def regression_section(
         "What the regression says",
         paragraphs(_model(analysis)),
         bullets(analysis.in_words(posterior)[:_MOST]),
+        paragraphs(_shared(analysis)),
         _picture(analysis, posterior),
         paragraphs(averages(analysis, posterior, weights)),
         _effects(analysis, posterior, weights),
@@ -59,6 +60,18 @@ def _model(analysis: Analysis) -> str:
     return (
         f"{analysis.formula.text}: {analysis.family.name} law, link {analysis.link_name};"
         f" {len(analysis.observed):,} rows{without}. All else being equal:"
+    )
+
+
+def _shared(analysis: Analysis) -> str:
+    """That a term is not the whole effect of a column, where the column stands in several."""
+    names = sorted(analysis.formula.shared_variables)
+    if not names:
+        return ""
+    stands = "stands" if len(names) == 1 else "stand"
+    return (
+        f"{', '.join(names)} {stands} in several terms, which change together: the average changes"
+        " below count all of them."
     )
 
 

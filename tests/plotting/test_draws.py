@@ -119,6 +119,15 @@ def test_forest_groups_methods_by_parameter(draws):
     assert texts(ax.get_legend()) == ["exact", "naive", "truth"]
 
 
+def test_forest_of_ratios_has_a_log_axis_and_a_line_at_one(draws):
+    ratios = np.exp(draws["exact"])
+    ax = plotting.forest(ratios, names=NAMES, reference=1.0, scale="log")
+    assert ax.get_xscale() == "log"
+    assert [line.get_linestyle() for line in ax.lines if set(line.get_xdata()) == {1.0}] == ["--"]
+    formatter = ax.xaxis.get_major_formatter()
+    assert [formatter(value, 0) for value in (0.5, 20.0)] == ["0.5", "20"]
+
+
 def test_forest_intervals_are_central_quantiles(rng):
     values = rng.normal(size=(1000, 1))
     outer, inner = plotting.forest(values, level=0.9).collections[:2]

@@ -58,6 +58,8 @@ def test_derived_columns_that_are_not_finite_can_be_left_out():
         ),
         (lambda: plotting.forest(GOOD, ax=plt.subplots(1, 2)[1]), "one matplotlib Axes"),
         (lambda: plotting.forest(GOOD, level=0.3), "level"),
+        (lambda: plotting.forest(-np.abs(GOOD), scale="log"), "draws above 0"),
+        (lambda: plotting.forest(GOOD, scale="cubic"), "'linear' or 'log'"),
         (lambda: plotting.pair_plot(GOOD, prior=GOOD[:, :1]), "prior has 1 columns"),
         (lambda: plotting.ks_heatmap({"one": GOOD}), "two methods"),
         (lambda: plotting.convergence([1.0]), "map methods"),

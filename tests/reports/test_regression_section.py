@@ -6,7 +6,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.posteriors import Draws, Report
-from noisewise.reports.regression import averages, regression_section
+from noisewise.reports.regression import _shared, averages, regression_section
 
 M = nw.mechanisms
 
@@ -42,6 +42,14 @@ def test_an_optimum_at_infinity_is_said_and_not_raised(fitted):
     text = regression_section(never, posterior)
     assert "has no single highest point" in text
     assert "Yes and no are separated by" in text
+
+
+def test_a_column_in_several_terms_is_told(fitted):
+    frame = fitted[0].data.assign(age=np.resize(np.linspace(2.0, 7.0, 9), 400))
+    forced = M.ForcedResponse(truth=2 / 3)
+    for formula, told in (("rr ~ age + I(age**2)", True), ("rr ~ age + female", False)):
+        analysis = nw.regression(formula, frame, law="bernoulli", mechanism=forced)
+        assert ("age stands in several terms" in _shared(analysis)) == told
 
 
 def test_weights_move_the_average(fitted):
