@@ -162,10 +162,10 @@ def taken(values: PerColumn | None, columns: Sequence[int]) -> Any:
 def kinds_of(k: int, *settings: PerColumn) -> Any:
     """A number for each of k columns, the same where all settings are the same.
 
-    >>> kinds_of(3, 5.0, np.array([1.0, 2.0, 1.0])).tolist()
-    [0, 1, 0]
+    >>> kinds_of(3, 5.0, np.array([1.0, 2.0, 1.0])).tolist(), kinds_of(2).tolist()
+    ([0, 1, 0], [0, 0])
     """
-    rows = np.stack([np.broadcast_to(value, k) for value in settings])
+    rows = np.stack([np.zeros(k), *(np.broadcast_to(value, k) for value in settings)])
     return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
 
 

@@ -82,6 +82,14 @@ def test_absent_rows_are_alike_and_no_missing_ones():
     assert found.counts.tolist() == [2.0, 2.0, 1.0]
 
 
+def test_designs_without_a_number():
+    """A direct question beside another design."""
+    frame = survey(6).assign(age=3.0, district="South", answer=1.0)
+    mechanism = M.PerCell([M.DirectQuestion(), M.Warner(p=0.8)], [0, 0, 0, 1, 1, 1])
+    analysis = nw.regression("answer ~ 1", frame, law="bernoulli", mechanism=mechanism)
+    assert distinct_rows(analysis.model, analysis.observed).counts.tolist() == [3.0, 3.0]
+
+
 def test_nothing_is_done_where_all_rows_differ():
     frame = survey(6).assign(age=np.arange(6.0), answer=1.0)
     analysis = analysed(frame)
