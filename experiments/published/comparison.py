@@ -69,8 +69,25 @@ def chains(
     return mcmc
 
 
-def compared(draws: Mapping[str, np.ndarray], published: Published) -> dict[str, Any]:
-    """Each number beside the published one; `draws` are (chains, n)."""
+def by_chain(posterior: Any) -> dict[str, np.ndarray]:
+    """Draws of a posterior by name, each (chains, n)."""
+    columns = posterior.theta.reshape(posterior.num_chains, -1, len(posterior.names))
+    return dict(zip(posterior.names, np.moveaxis(columns, 2, 0), strict=True))
+
+
+def worst_r_hat(posterior: Any) -> float:
+    """The largest R-hat of all parameters."""
+    from noisewise.samplers.chain_diagnostics import r_hat
+
+    return max(float(r_hat(values)) for values in by_chain(posterior).values())
+
+
+def compared(
+    draws: Mapping[str, np.ndarray], published: Published, beside: str = "published"
+) -> dict[str, Any]:
+    """Each number beside the published one, or beside what else is named; `draws` are
+    (chains, n).
+    """
     from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
 
     rows = {}
@@ -79,8 +96,8 @@ def compared(draws: Mapping[str, np.ndarray], published: Published) -> dict[str,
         rows[name] = {
             "mean": float(values.mean()),
             "sd": float(values.std()),
-            "published mean": mean,
-            "published sd": sd,
+            f"{beside} mean": mean,
+            f"{beside} sd": sd,
             "difference in sds": float((values.mean() - mean) / sd),
             "effective size": float(effective_draws(values)),
             "R-hat": float(r_hat(values)),
@@ -100,9 +117,24 @@ def write(name: str, result: dict[str, Any], started: float, out: Path) -> None:
     """Print and keep what was found."""
     versions = {part: importlib.metadata.version(part) for part in ("jax", "numpyro")}
     result = result | {"CPU seconds": round(time.process_time() - started, 1)} | versions
-    for row, numbers in result["posterior"].items():
+    for row, numbers in result.get("posterior", {}).items():
         shown = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
         print(f"{row:>16}: {shown}")
     print({key: value for key, value in result.items() if key != "posterior"})
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def draw(name: str, out: Path, size: tuple[float, float], paint: Callable[[Any], None]) -> None:
+    """A picture: `paint` gets an empty figure of this size in inches."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+        figure = plt.figure(figsize=size, layout="constrained")
+        paint(figure)
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out / f"{name}.png", dpi=110, metadata={"Software": None})
+        plt.close(figure)
