@@ -27,7 +27,7 @@ import jax
 import numpy as np
 
 import noisewise as nw
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import Calibration, calibrate, draw_trials
 from noisewise.diagnostics.uniformity import WEIGHTS
 from noisewise.problems.gaussian_mean import PRIOR_SD, _law_of_mean

@@ -14,17 +14,19 @@ from noisewise._core.arrays import Array, is_traced
 
 _FEWEST = 16
 """Rows: up to as many cost nothing beside the call."""
-
-_MOST = 2**14
-"""Rows from which programs take each number as it is: rows that nobody asked for, at some
-microseconds each, then take as long as compiling, some hundredths of a second.
+_FACTOR = 4
+"""From one size to the next: a program takes a tenth of a second to compile, as long as it takes to
+compute thousands of rows that nobody asked for.
 """
+_MOST = 4096
+"""Rows of a call, at most: so many take longer than the call itself."""
 
 
 def with_few_sizes(
     call: Callable[..., Shaped[Array, "n ..."]], *rows: Shaped[Array, "*batch k"]
 ) -> Shaped[Array, "*batch *rest"]:
-    """Call a compiled function of rows, each of which counts by itself, with 16, 32, 64, ... rows.
+    """Call a compiled function of rows, each of which counts by itself, with 16, 64, 256, 1024 or
+    4096 rows, as often as needed.
 
     The last row is repeated, and what it gives left out. Under a transformation, and with batches
     that broadcast against each other, the function is called as it is.
@@ -44,14 +46,29 @@ def with_few_sizes(
     batches = {part.shape[:-1] for part in rows}
     batch = max(batches, key=len)
     num = math.prod(batch)
-    size = max(_FEWEST, 2 ** math.ceil(math.log2(max(num, 1))))
-    if is_traced(*rows) or not batches <= {batch, ()} or not 0 < num <= _MOST or batch == (size,):
+    size = _size(num)
+    if is_traced(*rows) or not batches <= {batch, ()} or not num or batch == (size,):
         return call(*rows)
-    places = np.minimum(np.arange(size), num - 1)
-    spread = [
-        np.asarray(part).reshape(num, -1)[places] if part.shape[:-1] == batch else part
-        for part in rows
+    shared = [part.shape[:-1] != batch for part in rows]
+    flat = [
+        part if alone else np.asarray(part).reshape(num, -1)
+        for part, alone in zip(rows, shared, strict=True)
     ]
-    found = call(*spread)
-    found = found if is_traced(found) else np.asarray(found)
-    return found[:num].reshape((*batch, *found.shape[1:]))
+    parts = []
+    for start in range(0, num, size):
+        places = np.minimum(np.arange(start, start + size), num - 1)
+        block = [part if alone else part[places] for part, alone in zip(flat, shared, strict=True)]
+        found = call(*block)
+        if is_traced(found):  # what `call` closes over is
+            return call(*rows)
+        parts.append(np.asarray(found))
+    found = np.concatenate(parts)[:num]
+    return found.reshape((*batch, *found.shape[1:]))
+
+
+def _size(num: int) -> int:
+    """The number of rows of the program that serves so many."""
+    size = _FEWEST
+    while size < min(num, _MOST):
+        size *= _FACTOR
+    return size

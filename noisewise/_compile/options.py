@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -111,6 +112,14 @@ def _inside_a_program(*values: Any) -> bool:
     return any(map(traced, jax.tree.leaves(values))) or traced(
         _traced_inside_programs(np.float32(0.0))
     )
+
+
+def with_values() -> contextlib.AbstractContextManager[Any]:
+    """A context in which what does not depend on tracers has a value, also inside a program.
+
+    Outside of them it is none: what is compiled in JAX's own serves nothing else.
+    """
+    return jax.ensure_compile_time_eval() if _inside_a_program() else contextlib.nullcontext()
 
 
 @jax.jit

@@ -21,6 +21,7 @@ from jaxtyping import Float, Shaped
 
 from noisewise._compile.numpy_constants import make_constants_anew
 from noisewise._compile.options import jit_fast_compile
+from noisewise._core.keys import bits64, fold_in, is_plain, odd_multiples
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 make_constants_anew()
@@ -210,13 +211,12 @@ def stage_key(key: Array, stage: str) -> Array:
     >>> jax.random.key_data(stage_key(jax.random.key(0), "prior")).tolist()
     [2091360807, 2698684526]
     """
-    return jax.random.fold_in(key, np.uint32(zlib.crc32(stage.encode())))
+    return fold_in(key, zlib.crc32(stage.encode()))
 
 
 def describe(value: Any) -> str:
     """Describe a value for messages: its type, and its shape if it has one. Never its contents,
     which may be confidential.
-
     """
     shape = getattr(value, "shape", None)
     return (
@@ -239,13 +239,14 @@ def open_uniforms(key: Array, shape: Sequence[int]) -> Float[Array, "*shape"]:
     Returns:
         Float64 uniforms of that shape.
     """
+    if is_plain(key, math.prod(shape)):
+        return odd_multiples(bits64(key, tuple(shape)))
     return _open_uniforms(key, tuple(shape))
 
 
 @jit_fast_compile(static_argnames="shape")
 def _open_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
-    bits = jax.random.bits(key, shape, jnp.uint64) >> jnp.uint64(12)
-    return (bits.astype(jnp.float64) + 0.5) * 2.0**-52
+    return odd_multiples(jax.random.bits(key, shape, jnp.uint64))
 
 
 def number(

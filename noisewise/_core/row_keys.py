@@ -9,14 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Integer, UInt32
 
-from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, describe, is_key
+from noisewise._core.keys import children
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 _THREEFRY = "threefry2x32"
 """The kind of JAX's default keys."""
-_ROWS_AT_ONCE = 2048
-"""Keys made at a time: always as many, so that another number of rows compiles nothing."""
 
 
 def as_keys(key: Any, num: int) -> Array:
@@ -100,20 +98,7 @@ def fold_in_rows(key: Array, rows: Integer[np.ndarray, " n"]) -> Array:
     if not _is_threefry(key):
         key = jax.random.wrap_key_data(jax.random.bits(key, (2,), np.uint32), impl=_THREEFRY)
     words, implementation = key_words(key)
-    padding = -len(rows) % _ROWS_AT_ONCE
-    words = np.pad(np.broadcast_to(words, (len(rows), 2)), ((0, padding), (0, 0)))
-    numbers = np.pad(np.asarray(rows).astype(np.uint32), (0, padding))
-    starts = range(0, len(words), _ROWS_AT_ONCE)
-    parts = [
-        _folded(words[at : at + _ROWS_AT_ONCE], numbers[at : at + _ROWS_AT_ONCE]) for at in starts
-    ]
-    folded: Array = np.concatenate([np.asarray(part) for part in parts])[: len(rows)]
+    folded: Array = children(words, np.asarray(rows))
     return (
         folded if implementation is None else jax.random.wrap_key_data(folded, impl=implementation)
     )
-
-
-@jit_fast_compile
-def _folded(words: Array, numbers: Array) -> Array:
-    keys = jax.random.wrap_key_data(words, impl=_THREEFRY)
-    return jax.random.key_data(jax.vmap(jax.random.fold_in)(keys, numbers))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, number, stage_key
 from noisewise._core.draws import real_array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise._core.user_functions import check_call
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, number, stage_key
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics.calibrate import randomised_ranks
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials

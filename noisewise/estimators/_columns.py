@@ -11,8 +11,8 @@ import abc
 import functools
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,8 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from flowjax.distributions import AbstractDistribution
 
-from noisewise._core.arrays import Array
+from noisewise._core.arrays import Array, numpy_of, placed
+from noisewise._core.keys import is_plain, split, uniforms32
 from noisewise.errors import InvalidInputError, InvalidTypeError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _BLOCK = 1024
 """Columns evaluated at a time: they stay in a CPU's cache; with more, each is up to three times
@@ -136,16 +139,15 @@ class Network(eqx.Module):
         pairs = list(itertools.pairwise(sizes))
         # one draw for all layers: each compiles for longer than it runs
         ends = np.cumsum([size * (inputs + 1) for inputs, size in pairs])
-        draws = jnp.split(
-            jax.random.uniform(key, (int(ends[-1]),), jnp.float32, -1.0, 1.0), ends[:-1]
-        )
+        all_of_them = _uniforms(key, int(ends[-1]))
+        draws = numpy_of(all_of_them).split(all_of_them, ends[:-1])
         layers = [
             draw.reshape(size, inputs + 1) / math.sqrt(max(inputs, 1))
             for draw, (inputs, size) in zip(draws, pairs, strict=True)
         ]
-        last = jnp.zeros((num_outputs, num_units + 1), jnp.float32)
-        self.weights = tuple(layer[:, :-1] for layer in (*layers, last))
-        self.biases = tuple(layer[:, -1] for layer in (*layers, last))
+        last = np.zeros((num_outputs, num_units + 1), np.float32)
+        self.weights = tuple(placed(layer[:, :-1]) for layer in (*layers, last))
+        self.biases = tuple(placed(layer[:, -1]) for layer in (*layers, last))
 
     def __call__(self, inputs: Array) -> Array:
         biases = [bias.reshape(-1, *[1] * (inputs.ndim - 1)) for bias in self.biases]
@@ -160,21 +162,35 @@ class Network(eqx.Module):
         return eqx.tree_at(lambda network: network.weights, self, weights)
 
 
+def _uniforms(key: Array, num: int) -> Array:
+    """Numbers between -1 and 1, by NumPy where that can be."""
+    if is_plain(key, num):
+        return uniforms32(key, num)
+    return jax.random.uniform(key, (num,), jnp.float32, -1.0, 1.0)
+
+
+def stacked_networks(key: Array, num: int, *sizes: int, smooth: bool = False) -> Network:
+    """`num` networks of these sizes on a leading axis."""
+    if is_plain(key):
+        return stacked_trees([Network(each, *sizes, smooth=smooth) for each in split(key, num)])
+    return _stacked_networks(key, num, *sizes, smooth=smooth)
+
+
 @functools.partial(jax.jit, static_argnums=range(1, 6), static_argnames="smooth")
-def stacked_networks(
-    key: Array,
-    num: int,
-    num_inputs: int,
-    num_outputs: int,
-    num_units: int,
-    num_hidden: int,
-    *,
-    smooth: bool = False,
-) -> Network:
-    """`num` networks on a leading axis."""
-    sizes = num_inputs, num_outputs, num_units, num_hidden
+def _stacked_networks(key: Array, num: int, *sizes: int, smooth: bool) -> Network:
     make = lambda key: Network(key, *sizes, smooth=smooth)  # noqa: E731
     return jax.vmap(make)(jax.random.split(key, num))
+
+
+def stacked_trees(trees: Sequence[Any]) -> Any:
+    """Trees of equal structure as one whose arrays have a leading axis, without a program."""
+    return jax.tree.map(lambda *leaves: placed(np.stack(leaves)), *trees)
+
+
+def drawn_by_numpy(factory: F) -> F:
+    """Mark a factory whose weights are drawn by NumPy, for which nothing needs to be compiled."""
+    factory.drawn_by_numpy = True  # type: ignore[attr-defined]
+    return factory
 
 
 def as_rows(value: Any, width: int, name: str) -> Array:

@@ -12,6 +12,7 @@ all, is then compiled once and not for each matrix.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, placed
+from noisewise._core.keys import split_array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.members import Estimator
 
@@ -141,14 +143,14 @@ def start(
     axes = jax.tree.leaves(trained)[0].shape[: 2 if trials else 1]
     layout = Weights.of(trained, len(axes))
     weights = layout.flat(trained)
-    split = lambda k: jax.random.split(k, axes[-1])  # noqa: E731
-    keys = jax.vmap(split)(key) if trials else split(key)
+    split = functools.partial(jax.random.split, num=axes[-1])
+    keys = jax.vmap(split)(key) if trials else split_array(key, axes[-1])
     zeros = np.zeros(axes, np.int32)
     return (
         TrainingState(
             weights=weights,
             average=weights,
-            moments=_moments(weights, settings, len(axes)),
+            moments=_moments(weights, settings),
             best_weights=weights,
             best=np.full(axes, np.inf, np.float32),
             since=zeros,
@@ -172,13 +174,12 @@ def best(state: TrainingState, kept: tuple[Weights, Any]) -> Estimator:
     return eqx.combine(trained, frozen)
 
 
-@filter_jit_fast_compile
-def _moments(weights: Array, settings: Training, num_axes: int) -> Any:
-    """What the optimiser keeps of each estimator, at first."""
-    init = settings.optimiser.init
-    for _ in range(num_axes):
-        init = jax.vmap(init)
-    return init(weights)
+def _moments(weights: Float[np.ndarray, "*batch p"], settings: Training) -> Any:
+    """What the optimiser keeps of each estimator, at first: zeros."""
+    one = jax.ShapeDtypeStruct(weights.shape[-1:], weights.dtype)
+    kept = jax.eval_shape(settings.optimiser.init, one)
+    lead = weights.shape[:-1]
+    return jax.tree.map(lambda leaf: np.zeros((*lead, *leaf.shape), leaf.dtype), kept)
 
 
 def finished(state: TrainingState, settings: Training) -> Bool[Array, "*batch"]:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, is_traced
+from noisewise._core.keys import fold_in, split
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.members import Estimator
 from noisewise.estimators.whitening import Whitening
@@ -115,7 +116,7 @@ class ConditionalDensity(eqx.Module):
             condition = np.broadcast_to(condition, (int(num or 1), len(condition)))
         with jax.enable_x64(True):
             parts = [
-                np.asarray(_sample_given(self, jax.random.fold_in(key, number), *block))
+                np.asarray(_sample_given(self, fold_in(key, number), *block))
                 for number, block in enumerate(_blocks(condition))
             ]
         return np.concatenate(parts)[: len(condition)]
@@ -147,7 +148,7 @@ def _log_density(density: ConditionalDensity, target: Array, condition: Array) -
 def _sample_given(density: ConditionalDensity, key: Array, condition: Array) -> Array:
     """One target for each condition, from a member chosen at random."""
     standard_condition = density.condition_scale(condition)
-    member_key, draw_key = jax.random.split(key)
+    member_key, draw_key = split(key)
     with jax.enable_x64(False):
         given = standard_condition.astype(jnp.float32)
         draws = density._each(lambda member: member.sample(draw_key, (), given))

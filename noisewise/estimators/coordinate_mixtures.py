@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,7 +13,8 @@ import numpy as np
 from scipy.stats import norm
 
 from noisewise._core.arrays import Array, as_key
-from noisewise.estimators._columns import AbstractColumns, Network
+from noisewise._core.keys import split
+from noisewise.estimators._columns import AbstractColumns, Network, drawn_by_numpy
 from noisewise.estimators.flows import (
     LOG_RANGE,
     AffineAutoregressiveFlow,
@@ -20,6 +23,7 @@ from noisewise.estimators.flows import (
     as_sizes,
     order_masks,
 )
+from noisewise.estimators.widening import Places, Ranks
 
 _FIRST_SPREAD = 0.8
 """Means that components start from, in units of normal quantiles: apart, or they would stay alike.
@@ -41,13 +45,18 @@ class AutoregressiveMixture(AbstractColumns):
     num_components: int = eqx.field(static=True)
     steps: AffineAutoregressiveFlow
     network: Network
+    ranks: Ranks | None = None
+    """The order of coordinates, where not all columns are in use."""
 
     def _log_prob_columns(self, target: Array, condition: Array) -> Array:
         z, log_det = self.steps.image(target, condition)
         log_weights, means, log_sds = self._parameters(self._masked, z, condition)
         log_normal = -log_sds - 0.5 * ((z - means) * jnp.exp(-log_sds)) ** 2
         each = jax.nn.logsumexp(log_weights + log_normal, axis=0)
-        return log_det + each.sum(axis=0) - 0.5 * len(z) * math.log(2.0 * math.pi)
+        num: Any = len(z)
+        if self.ranks is not None:
+            each, num = self.ranks.used(each), self.ranks.num_used
+        return log_det + each.sum(axis=0) - 0.5 * num * math.log(2.0 * math.pi)
 
     def _noise(self, key: Array, columns: tuple[int, ...]) -> tuple[Array, Array]:
         choice_key, normal_key = jax.random.split(key)
@@ -72,14 +81,44 @@ class AutoregressiveMixture(AbstractColumns):
         return self.steps.inverse_image(z, condition)
 
     @property
-    def masks(self) -> tuple[np.ndarray, ...]:
+    def masks(self) -> tuple[Array, ...]:
         """For each weight matrix of the mixtures, which connections keep the order."""
+        if self.ranks is not None:
+            return self.ranks.masks(len(self.network.biases) - 1)
         return order_masks(self.network, self.shape[0], 3 * self.num_components)
 
     @property
     def _masked(self) -> Network:
         """The network of the mixtures without the others."""
         return self.network.masked(self.masks)
+
+    def widened(self, target_dim: int, condition_dim: int) -> AutoregressiveMixture:
+        """The same law with columns that are not in use, for training: densities of targets and
+        conditions with zeros there are those of the others. Arrays may have leading axes.
+        """
+        steps, place = (
+            self.steps.widened(target_dim, condition_dim),
+            self._place(target_dim, condition_dim),
+        )
+        lead = self.network.weights[0].shape[:-2]
+        ranks = jax.tree.map(
+            lambda leaf: np.broadcast_to(leaf, (*lead, *leaf.shape)),
+            place.ranks(self.network.weights[-1].shape[-1]),
+        )
+        shapes = (target_dim,), (condition_dim,), self.num_components
+        return AutoregressiveMixture(*shapes, steps, place.widened(self.network), ranks)
+
+    def narrowed(self, wide: AutoregressiveMixture) -> AutoregressiveMixture:
+        """The same law with the weights of a wide one."""
+        place = self._place(*wide.shape, *(wide.cond_shape or ()))
+        steps, network = self.steps.narrowed(wide.steps), place.narrowed(wide.network)
+        return dataclasses.replace(self, steps=steps, network=network)
+
+    def _place(self, target_dim: int, condition_dim: int) -> Places:
+        """Where columns are in a wide law: each step reverses the coordinates."""
+        sizes = (self.shape[0], sum(self.cond_shape or ())), (target_dim, condition_dim)
+        num_steps = self.steps.networks.weights[0].shape[-3]
+        return Places(*sizes, 3 * self.num_components, last=bool(num_steps % 2))
 
     def _parameters(
         self, masked: Network, z: Array, condition: Array
@@ -94,6 +133,7 @@ class AutoregressiveMixture(AbstractColumns):
         return jax.nn.log_softmax(logits, axis=0), first + means, log_sds
 
 
+@drawn_by_numpy
 def autoregressive_mixture(
     key: Array,
     target_dim: int,
@@ -140,7 +180,7 @@ def autoregressive_mixture(
         num_units=num_units,
         num_hidden=num_hidden,
     )
-    step_key, mixture_key = jax.random.split(as_key(key))
+    step_key, mixture_key = split(as_key(key))
     steps = affine_steps(step_key, shape, cond_shape, num_layers, *sizes, smooth=True)
     num_inputs, num_outputs = shape[0] + sum(cond_shape or ()), 3 * num_components * shape[0]
     with jax.enable_x64(False):

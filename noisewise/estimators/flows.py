@@ -4,6 +4,7 @@ standard normal law.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ import numpy as np
 
 from noisewise._core.arrays import Array, as_key, integer, number
 from noisewise.errors import InvalidInputError
-from noisewise.estimators._columns import AbstractColumns, Network, stacked_networks
+from noisewise.estimators._columns import AbstractColumns, Network, drawn_by_numpy, stacked_networks
 from noisewise.estimators._spline import inverse_spline, num_parameters, spline
+from noisewise.estimators.widening import Places, Ranks, joined, layers_of
 
 LOG_RANGE = 8.0
 """Scales lie within exp(-8) and exp(8)."""
@@ -81,20 +83,26 @@ class AffineAutoregressiveFlow(AbstractColumns):
     shape: tuple[int, ...] = eqx.field(static=True)
     cond_shape: tuple[int, ...] | None = eqx.field(static=True)
     networks: Network
+    ranks: Ranks | None = None
+    """The order of coordinates in each layer, where not all columns are in use."""
 
     def _log_prob_columns(self, target: Array, condition: Array) -> Array:
         return _log_normal(*self.image(target, condition))
 
     def image(self, target: Array, condition: Array) -> tuple[Array, Array]:
         """z (d, N) of targets (d, N), and log |dz / dx| (N,)."""
-        masks = self.masks
+        masks = self.masks if self.ranks is None else ()
 
-        def layer(carry: tuple[Array, Array], network: Network) -> tuple[tuple[Array, Array], None]:
-            x, log_det = carry
-            shift, log_scale = self._affine(network.masked(masks), x, condition)
-            return ((shift + jnp.exp(log_scale) * x)[::-1], log_det + log_scale.sum(axis=0)), None
+        def layer(
+            carry: tuple[Array, Array], given: tuple[Network, Ranks | None]
+        ) -> tuple[tuple[Array, Array], None]:
+            (x, log_det), (network, ranks) = carry, given
+            order = masks if ranks is None else ranks.masks(len(network.biases) - 1)
+            shift, log_scale = self._affine(network.masked(order), x, condition)
+            used = log_scale if ranks is None else ranks.used(log_scale)
+            return ((shift + jnp.exp(log_scale) * x)[::-1], log_det + used.sum(axis=0)), None
 
-        return _through(layer, target, self.networks)
+        return _through(layer, target, (self.networks, self.ranks))
 
     def _noise(self, key: Array, columns: tuple[int, ...]) -> Array:
         return jax.random.normal(key, (*self.shape, *columns), jnp.float32)
@@ -123,6 +131,34 @@ class AffineAutoregressiveFlow(AbstractColumns):
         """For each weight matrix, which connections keep the order."""
         return order_masks(self.networks, self.shape[0], 2)
 
+    def widened(self, target_dim: int, condition_dim: int) -> AffineAutoregressiveFlow:
+        """The same flow with columns that are not in use; its arrays may have leading axes. Only
+        its `image` serves.
+        """
+        places = self._places(target_dim, condition_dim)
+        each = zip(places, layers_of(self.networks, len(places)), strict=True)
+        networks = joined([place.widened(network) for place, network in each], self.networks)
+        lead = self.networks.weights[0].shape[:-3]
+        units = self.networks.weights[-1].shape[-1]
+        ranks = jax.tree.map(
+            lambda *leaves: np.broadcast_to(stack := np.stack(leaves), (*lead, *stack.shape)),
+            *[place.ranks(units) for place in places],
+        )
+        return AffineAutoregressiveFlow((target_dim,), (condition_dim,), networks, ranks)
+
+    def narrowed(self, wide: AffineAutoregressiveFlow) -> AffineAutoregressiveFlow:
+        """The same flow with the weights of a wide one."""
+        places = self._places(*wide.shape, *(wide.cond_shape or ()))
+        each = zip(places, layers_of(wide.networks, len(places)), strict=True)
+        networks = joined([place.narrowed(network) for place, network in each], wide.networks)
+        return dataclasses.replace(self, networks=networks)
+
+    def _places(self, target_dim: int, condition_dim: int) -> list[Places]:
+        """Where columns are in each layer of a wide flow: coordinates are reversed in between."""
+        sizes = (self.shape[0], sum(self.cond_shape or ())), (target_dim, condition_dim)
+        num = self.networks.weights[0].shape[-3]
+        return [Places(*sizes, 2, last=bool(layer % 2)) for layer in range(num)]
+
     def _affine(self, network: Network, x: Array, condition: Array) -> tuple[Array, Array]:
         """The shift and the log scale of each coordinate; scales are bounded smoothly."""
         outputs = network(jnp.concatenate([x, condition]))
@@ -130,6 +166,7 @@ class AffineAutoregressiveFlow(AbstractColumns):
         return shift, LOG_RANGE * jnp.tanh(raw / LOG_RANGE)
 
 
+@drawn_by_numpy
 def neural_spline_flow(
     key: Array,
     target_dim: int,
@@ -188,6 +225,7 @@ def neural_spline_flow(
     return SplineCouplingFlow(shape, cond_shape, bound, networks)
 
 
+@drawn_by_numpy
 def masked_autoregressive_flow(
     key: Array,
     target_dim: int,
@@ -268,7 +306,7 @@ def order_masks(network: Network, dim: int, copies: int) -> tuple[np.ndarray, ..
     return tuple((after[:, None] >= before).astype(np.float32) for after, before in pairs)
 
 
-def _through(layer: Callable[..., Any], target: Array, networks: Network) -> tuple[Array, Array]:
+def _through(layer: Callable[..., Any], target: Array, networks: Any) -> tuple[Array, Array]:
     """The image of the target under all layers, and the sum of their log determinants."""
     # a loop compiles in half the time; on a CPU a step takes as long, on a GPU longer
     return jax.lax.scan(

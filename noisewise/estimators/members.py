@@ -14,6 +14,8 @@ import jax.numpy as jnp
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
+from noisewise._core.keys import is_plain, split, split_array
+from noisewise.estimators._columns import stacked_trees
 
 
 class Estimator(Protocol):
@@ -59,9 +61,13 @@ def ensemble(
     Returns:
         The ensemble, for `train` and `ConditionalDensity`.
     """
-    blueprint = _blueprint(*_identity(factory), target_dim, condition_dim)
+    made_of, settings = _identity(factory)
+    if getattr(made_of, "drawn_by_numpy", False) and is_plain(key):
+        build = functools.partial(made_of, **dict(settings))
+        return stacked_trees([build(each, target_dim, condition_dim) for each in split(key, num)])
+    blueprint = _blueprint(made_of, settings, target_dim, condition_dim)
     with jax.enable_x64(False):
-        return blueprint(jax.random.split(key, num))
+        return blueprint(split_array(key, num))
 
 
 def _identity(

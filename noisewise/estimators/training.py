@@ -27,6 +27,7 @@ from jaxtyping import Float, Int
 from noisewise._core.arrays import Array, integer, number, placed
 from noisewise.estimators import _training_loop as loop
 from noisewise.estimators.members import Estimator
+from noisewise.estimators.widening import CanBeWidened
 
 Loss = Callable[[Any, Any, Any], Array]
 """(distribution, target, condition) -> the loss of each row (b,)."""
@@ -179,22 +180,24 @@ def train(
     trials = isinstance(train_rows, (list, tuple))
     pad: Any = loop.stacked_rows if trials else loop.padded
     rows = pad(train_rows, validation_rows, capacity)
+    drawn = _drawn(resample, settings, trials)
+    wide = _as_wide_as(members, drawn)
     with jax.enable_x64(False):
-        state, kept = loop.start(key, members, settings, trials)
+        state, kept = loop.start(key, wide, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
     epochs = _FIRST_EPOCHS
     with jax.enable_x64(True):
         resample, validation = _placed((resample, validation))
         program = loop.run_compiled_fast
-        if _is_long(_work(state, resample, capacity, settings, trials)):
+        if _is_long(_work(state, drawn, capacity, settings)):
             program = loop.run_optimised
         while True:
             started = time.monotonic()
-            wanted = jnp.asarray(np.int32(epochs))
+            wanted = placed(np.asarray(epochs, np.int32))
             state, *found, ran = program(
                 state, kept, resample, validation, rows, wanted, loss, settings, trials
             )
-            num = int(np.max(ran))
+            num = int(np.asarray(ran).max())
             train_losses, validation_losses = (np.asarray(part)[:num] for part in found)
             losses.append((train_losses, validation_losses))
             if _ends(state, train_losses, settings, watch):
@@ -203,6 +206,8 @@ def train(
     train_losses, validation_losses = (np.concatenate(part) for part in zip(*losses, strict=True))
     with jax.enable_x64(False):
         best = loop.best(state, kept)
+        if isinstance(members, CanBeWidened) and wide is not members:
+            best = _placed(members.narrowed(best))
     return Trained(best, train_losses, validation_losses, len(train_losses))
 
 
@@ -210,10 +215,11 @@ def _ends(
     state: loop.TrainingState, losses: np.ndarray, settings: Training, watch: Watch | None
 ) -> bool:
     """Whether all estimators have finished, or `watch` says stop."""
-    done, best = bool(np.all(loop.finished(state, settings))), float(np.mean(state.best))
+    since, epoch, best = (np.asarray(part) for part in (state.since, state.epoch, state.best))
+    done = bool(((since >= settings.patience) | (epoch >= settings.max_epochs)).all())
     if done or watch is None:
         return done
-    return watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1])), best)
+    return watch(int(epoch.max()), float(np.nanmean(losses[-1])), float(best.mean()))
 
 
 def _next_epochs(epochs: int, seconds: float) -> int:
@@ -243,19 +249,31 @@ def _is_long(work: float) -> bool:
     return jax.default_backend() != "cpu" or work >= _WORK_TO_OPTIMISE
 
 
-def _work(
-    state: loop.TrainingState, resample: Any, capacity: int, settings: Training, trials: bool
-) -> float:
-    """How many weights are applied to how many targets, if all rows are trained on: a measure of
-    the time that it takes.
-    """
+def _drawn(resample: Any, settings: Training, trials: bool) -> Any:
+    """The shapes of a batch: targets and conditions."""
     rows = jax.ShapeDtypeStruct((settings.batch_size,), jnp.int32)
 
     def draw(key: Array, resample: Any, rows: Array) -> Any:
         first = jax.tree.map(lambda leaf: leaf[0], resample) if trials else resample
         return first(key, rows)
 
-    drawn = jax.tree.leaves(eqx.filter_eval_shape(draw, jax.random.key(0), resample, rows))
-    num_targets = max(np.prod(leaf.shape[:-1]) for leaf in drawn) / settings.batch_size
+    with jax.enable_x64(True):
+        return eqx.filter_eval_shape(draw, jax.random.key(0), resample, rows)
+
+
+def _as_wide_as(members: Estimator, drawn: Any) -> Any:
+    """The members with columns for all that is drawn, zeros included, where they can have some."""
+    if not isinstance(members, CanBeWidened):
+        return members
+    target, condition = drawn
+    return _placed(members.widened(target.shape[-1], condition.shape[-1]))
+
+
+def _work(state: loop.TrainingState, drawn: Any, capacity: int, settings: Training) -> float:
+    """How many weights are applied to how many targets, if all rows are trained on: a measure of
+    the time that it takes.
+    """
+    leaves = jax.tree.leaves(drawn)
+    num_targets = max(np.prod(leaf.shape[:-1]) for leaf in leaves) / settings.batch_size
     num_epochs = min(settings.max_epochs, _USUAL_EPOCHS)
     return num_epochs * capacity * num_targets * state.weights.size

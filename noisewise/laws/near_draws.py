@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.fft import irfft, next_fast_len, rfft
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.laws.near_totals import NearTotal, log_terms_at
 from noisewise.mechanisms.base import AbstractMechanism
 

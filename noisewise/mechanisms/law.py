@@ -305,7 +305,7 @@ class AbstractNoiseLaw(eqx.Module):
 
     def _sample(self, key: Array, s: Array) -> Array:
         u = open_uniforms(key, (*s.shape[:-1], self.num_uniforms(s.shape[-1])))
-        return _transport(self, u, s)
+        return with_few_sizes(functools.partial(_transport, self), u, s)
 
     def _transport(self, u: Array, s: Array) -> Array:
         raise self._lacks(Capability.TRANSPORT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
+from noisewise._core.keys import bits32, is_plain, split
 from noisewise.errors import InvalidInputError
 
 _BITS = 32  # of a word; float64 has 53, so that every word and its half are exact
@@ -107,7 +109,12 @@ class ScrambledSobol(AbstractPointSet):
             )
 
     def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
-        return _scrambled(key, _sobol_words(num_points, dim), num_sets)
+        words = _sobol_words(num_points, dim)
+        if not is_plain(key, num_sets * num_points * dim):
+            return _scrambled(key, words, num_sets)
+        matrix_key, shift_key = split(key)
+        random, shifts = bits32(matrix_key, (dim, _BITS)), bits32(shift_key, (num_sets, 1, dim))
+        return _shifted(np, np.bitwise_xor.reduce(_digits(np, words, random), axis=2), shifts)
 
 
 @functools.lru_cache(maxsize=32)
@@ -124,12 +131,20 @@ def _scrambled(key: Array, words: Array, num_sets: int) -> Array:
     words = jnp.asarray(words)
     matrix_key, shift_key = jax.random.split(key)
     dim = words.shape[-1]
-    # Column b of L_j: ones on the diagonal, random below it. Bit 31 is the most significant digit.
-    digits = jnp.arange(_BITS, dtype=jnp.uint32)
-    below = (jnp.uint32(1) << digits) - jnp.uint32(1)
     random = jax.random.bits(matrix_key, (dim, _BITS), jnp.uint32)
-    columns = (random & below) | (jnp.uint32(1) << digits)
-    used = (words[..., None] >> digits) & jnp.uint32(1)
-    scrambled = jax.lax.reduce(used * columns, jnp.uint32(0), jax.lax.bitwise_xor, (2,))
-    shifts = jax.random.bits(shift_key, (num_sets, 1, dim), jnp.uint32)
-    return ((scrambled ^ shifts).astype(jnp.float64) + 0.5) * 2.0**-_BITS
+    digits = _digits(jnp, words, random)
+    scrambled = jax.lax.reduce(digits, jnp.uint32(0), jax.lax.bitwise_xor, (2,))
+    return _shifted(jnp, scrambled, jax.random.bits(shift_key, (num_sets, 1, dim), jnp.uint32))
+
+
+def _digits(xp: Any, words: Array, random: Array) -> Array:
+    """For each digit of a word, which is 1, the digits that L_j makes of it: column b has ones on
+    the diagonal, random digits below it. Bit 31 is the most significant digit.
+    """
+    one, digits = np.uint32(1), np.arange(_BITS, dtype=np.uint32)
+    columns = (random & xp.asarray((one << digits) - one)) | xp.asarray(one << digits)
+    return ((words[..., None] >> digits) & one) * columns
+
+
+def _shifted(xp: Any, scrambled: Array, shifts: Array) -> Array:
+    return ((scrambled ^ shifts).astype(xp.float64) + 0.5) * 2.0**-_BITS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise import queries
+from noisewise._compile.options import with_values
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.model.cell_order import check_cells, same_noise_in_another_order, warn_of_labels
@@ -107,7 +107,7 @@ def checked(
         raise InvalidTypeError(
             "observed must have values, got a tracer: call observation outside jit, vmap and grad."
         )
-    with jax.ensure_compile_time_eval():  # s may be a tracer of the caller; the observation is not
+    with with_values():  # s may be a tracer of the caller; the observation is not
         values = _as_array(observed)
         _check_entries(model, values)
         _check_support(model, values)

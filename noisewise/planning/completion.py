@@ -26,7 +26,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.samplers.adaptive_importance import fitted_proposal, weigh

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model.private_model import PrivateModel
 from noisewise.planning.completion import Lattice, complete

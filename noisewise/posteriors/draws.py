@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array, integer
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise._core.weights import MIN_DRAWS
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import SimulationError
 from noisewise.model.private_model import PrivateModel
 from noisewise.problems._guided_epidemics import GuidedEpidemics

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.mechanisms import DiscreteLaplace
 from noisewise.mechanisms.guarantees import PureDP
 from noisewise.model.private_model import PrivateModel

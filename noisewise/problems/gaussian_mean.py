@@ -16,7 +16,7 @@ from scipy.special import erfcx, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.base import AbstractMechanism

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.mechanisms import DiscreteLaplace
 from noisewise.mechanisms.guarantees import PureDP
 from noisewise.model.private_model import PrivateModel

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.mechanisms import RandomizedResponse
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.prior import Prior

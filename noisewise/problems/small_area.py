@@ -11,8 +11,8 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.keys import generator
 from noisewise._core.neighbours import AddRemoveOne
-from noisewise._core.seeds import generator
 from noisewise.laws import Privatized
 from noisewise.mechanisms import DiscreteLaplace
 from noisewise.mechanisms.guarantees import PureDP

@@ -15,14 +15,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from noisewise._core.arrays import Array, as_key, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise._core.weights import effective_size, systematic_rows
 from noisewise.errors import InvalidInputError
 
@@ -77,7 +76,7 @@ class Defended:
         """Draws, of which exactly a share (rounded) comes from `start`, in random order: a budget
         that ends early must not cut off `start` alone.
         """
-        law_key, start_key, order_key = jax.random.split(key, 3)
+        law_key, start_key, order_key = split(key, 3)
         own = num - max(1, round(self.share * num))
         draws = np.concatenate(
             [self.law.sample(law_key, own), self.start.sample(start_key, num - own)]
@@ -107,7 +106,7 @@ class _Mixture:
     scale: np.ndarray
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        start_key, seed_key = jax.random.split(key)
+        start_key, seed_key = split(key)
         rng = generator(seed_key)
         theta = np.atleast_2d(self._law.rvs(size=num, random_state=rng)).reshape(num, -1)
         from_start = rng.random(num) < self.share
@@ -164,7 +163,7 @@ def adaptive_importance(
     >>> round(float(draws.weights @ draws.theta[:, 0]), 2), draws.effective_size > 10_000
     (2.0, True)
     """
-    keys = jax.random.split(as_key(key), integer("num_stages", at_least=1)(num_stages) + 1)
+    keys = split(as_key(key), integer("num_stages", at_least=1)(num_stages) + 1)
     share = number("share", above=0.0, below=1.0)(share)
     draws = weigh(keys[0], log_estimate, start, integer("num_adapt", at_least=100)(num_adapt))
     evaluations = len(draws.theta)
@@ -181,7 +180,7 @@ def weigh(key: Array, log_estimate: LogEstimate, proposal: Proposal, num: int) -
     """Independent draws from a proposal, which has `sample` and `log_prob`, with weights for the
     target.
     """
-    draw_key, estimate_key = jax.random.split(key)
+    draw_key, estimate_key = split(key)
     theta = np.asarray(proposal.sample(draw_key, num))
     log_weights = np.asarray(log_estimate(estimate_key, theta)) - proposal.log_prob(theta)
     log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)

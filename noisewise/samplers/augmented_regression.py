@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.samplers.chain_diagnostics import effective_draws
 

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from noisewise._core.arrays import Array, describe, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 _MAX_RECORDS = 20_000

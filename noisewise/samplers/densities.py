@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array, describe
+from noisewise._core.arrays import Array, describe, placed
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 LogDensity = Callable[[Array], Array]
@@ -48,7 +48,7 @@ def as_pytree(log_density: Any) -> Any:
         )
     return jax.tree.map(
         lambda leaf: (
-            jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf
+            placed(np.asarray(leaf)) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf
         ),
         log_density,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 
 LogDensities = Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, " n"]]
 """z (n, p) -> logs of an unnormalised density (n,)."""

@@ -24,8 +24,8 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array, as_key, integer
-from noisewise._core.seeds import generator
+from noisewise._core.arrays import Array, as_key, integer, numpy_of, placed
+from noisewise._core.keys import generator
 from noisewise._core.weights import effective_size, normalised, rows_at
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.chain_diagnostics import effective_draws, r_hat
@@ -146,9 +146,10 @@ def hamiltonian(
         target = as_pytree(log_density)
         position = _rescued(key, position, log_densities(target, position))
         if tuning is None:
-            tuning = Tuning(jnp.asarray(np.float64(0.5)), cloud_covariance(jnp.asarray(position)))
-        numbers = jnp.asarray([num_warmup, thin])
-        result = _run(key, target, jnp.asarray(position), tuning, numbers, num_draws)
+            tuning = Tuning(np.float64(0.5), cloud_covariance(position))
+        numbers = np.array([num_warmup, thin])
+        given = jax.tree.map(placed, (position, tuning, numbers))
+        result = _run(key, target, *given, num_draws)
         draws, values, acceptance, divergent, tuning = jax.tree.map(np.asarray, result)
     return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
 
@@ -205,12 +206,12 @@ def resample_start(
 
 def cloud_covariance(cloud: Array) -> Array:
     """The covariance of a cloud (C, d), shrunk towards its diagonal where there are few points."""
-    num, dim = cloud.shape
-    covariance = jnp.cov(cloud.T, bias=True).reshape(dim, dim)
-    variances = jnp.diag(covariance)
-    variances = jnp.where(variances > 0.0, variances, 1.0)
+    (num, dim), xp = cloud.shape, numpy_of(cloud)
+    covariance = xp.cov(cloud.T, bias=True).reshape(dim, dim)
+    variances = xp.diag(covariance)
+    variances = xp.where(variances > 0.0, variances, 1.0)
     share = (dim + 5.0) / (num + dim + 5.0)
-    return (1.0 - share) * covariance + share * jnp.diag(variances)
+    return (1.0 - share) * covariance + share * xp.diag(variances)
 
 
 @filter_jit_fast_compile

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise._core.weights import normalised, systematic_rows
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import LogDensity, log_densities

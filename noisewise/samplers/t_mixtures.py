@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise._core.weights import systematic_rows
 
 FREEDOM = 5.0

@@ -32,7 +32,8 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array, as_key, integer
+from noisewise._core.arrays import Array, as_key, integer, placed
+from noisewise._core.keys import split
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import (
     LogDensity,
@@ -178,13 +179,12 @@ def tempered(
         target, reference = as_pytree(log_density), as_pytree(log_reference)
         power, evidence, tunes = 1.0, np.zeros(groups), tuning is None or numbers[1] > 0
         if tuning is None:
-            choose_key, key = jax.random.split(key)
+            choose_key, key = split(key)
             z, power, evidence = chosen(choose_key, target, reference, z, groups, num)
-            tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
-        limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
-        begin = jnp.asarray(z), tuning, jnp.asarray(power), jnp.asarray(evidence)
-        starts = jnp.asarray(int(tunes))
-        end = _run(key, target, reference, *begin, starts, limits, num_draws)
+            tuning = Tuning(np.float64(_FIRST_STEP), cloud_covariance(z))
+        limits = np.array([*numbers, _MAX_ITERATIONS])
+        begin = z, tuning, np.float64(power), evidence, np.int64(tunes), limits
+        end = _run(key, target, reference, *jax.tree.map(placed, begin), num_draws)
         end = jax.tree.map(np.asarray, end)
     draws = end.draws if end.power >= 1.0 else np.repeat(end.z[None], num_draws, axis=0)
     return TemperedDraws(
@@ -212,11 +212,11 @@ def precompile_tempered(
         z = np.zeros((num, dim))
         target, reference = as_pytree(log_density), as_pytree(log_reference)
         log_densities(reference, z, target)
-        tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
-        begin = jnp.asarray(z), tuning, jnp.asarray(0.0), jnp.zeros(num_populations)
-        limits = jnp.asarray([1, 0, 1, 0])
+        tuning = Tuning(np.float64(_FIRST_STEP), cloud_covariance(z))
+        limits = np.array([1, 0, 1, 0])
+        begin = z, tuning, np.float64(0.0), np.zeros(num_populations), np.int64(1), limits
         key = jax.random.key(0)
-        _run(key, target, reference, *begin, jnp.asarray(1), limits, num_draws)
+        _run(key, target, reference, *jax.tree.map(placed, begin), num_draws)
 
 
 # Compiled -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import (
     calibrate,
     certify,

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.posteriors import AbstractPosterior, Report
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import diagnostics, errors
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import (
     Calibration,
     Trials,

@@ -14,7 +14,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import calibrate
 from noisewise.diagnostics.uniformity import ecdf_band, p_values
 from noisewise.posteriors import Draws, Report

@@ -11,7 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import Trials, calibrate, coverage, draw_trials, tarp
 from noisewise.diagnostics.uniformity import p_values
 

@@ -154,19 +154,16 @@ def test_work_counts_weights_rows_and_targets_per_row():
 
     def run(kind, capacity, **settings):
         state, _ = _training_loop.start(KEY, members, Training(**settings), False)
-        return training._work(
-            state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
-        )
+        drawn = training._drawn(kind(jnp.zeros((capacity, 1))), Training(**settings), False)
+        return training._work(state, drawn, capacity, Training(**settings))
 
     assert run(Pairs, 600) == 50 * 600 * weights
     assert run(Nets, 1200) == 4 * 50 * 1200 * weights
     assert run(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
     state, _ = _training_loop.start(keys, twice, Training(), True)
-    assert (
-        training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True)
-        == 2 * 50 * 600 * weights
-    )
+    drawn = training._drawn(Pairs(jnp.zeros((2, 600, 1))), Training(), True)
+    assert training._work(state, drawn, 600, Training()) == 2 * 50 * 600 * weights
 
 
 def test_too_few_rows_are_refused():

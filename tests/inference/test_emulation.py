@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.confidential import emulation
 from noisewise.inference.learned.confidential.emulation import LearntSimulator, drawn_by_weights

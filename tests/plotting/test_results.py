@@ -10,7 +10,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import plotting
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.diagnostics import (
     calibrate,
     certify,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.samplers import _regression_kernel
 from noisewise.samplers.augmented_regression import AugmentedRegression

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.draws import constant_columns
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
 from noisewise.posteriors import AbstractPosterior

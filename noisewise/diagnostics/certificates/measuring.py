@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise._core.weights import effective_size_of_logs, systematic_rows
 from noisewise.assessment.judging import FAIR_EFFICIENCY
 from noisewise.diagnostics.certificates.certificate import SATURATED

@@ -12,11 +12,11 @@ import abc
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, describe, in_blocks
+from noisewise._core.keys import fold_in
 from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 
@@ -153,6 +153,6 @@ def private(
 
     def noisy(block: int, rows: np.ndarray) -> np.ndarray:
         copies = np.broadcast_to(rows[:, None, :], (len(rows), num_noise, rows.shape[-1]))
-        return mechanism.sample(jax.random.fold_in(key, block), copies)
+        return mechanism.sample(fold_in(key, block), copies)
 
     return in_blocks(noisy, s)

@@ -9,11 +9,10 @@ import itertools
 import math
 from collections.abc import Callable
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, in_blocks
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator
 from noisewise._core.weights import effective_size, rows_at, systematic_rows
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, OutOfBudget
 from noisewise.priors.prior import Prior
@@ -222,7 +221,7 @@ def collect(
         if harvest.complete or (judged and harvest.acceptance < min_acceptance):
             break
         try:
-            harvest.add(attempt(jax.random.fold_in(key, batch), harvest.next_size(guess)))
+            harvest.add(attempt(fold_in(key, batch), harvest.next_size(guess)))
         except OutOfBudget:
             break
     return harvest

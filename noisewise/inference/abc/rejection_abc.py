@@ -6,11 +6,10 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, in_blocks, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise._core.weights import MIN_DRAWS
 from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.abc.distances import (
@@ -117,7 +116,7 @@ class RejectionABC(AbstractMethod):
         return self.tolerance is None and self.quantile is None
 
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
-        first_key, ruler_key, judge_key, key = jax.random.split(key, 4)
+        first_key, ruler_key, judge_key, key = split(key, 4)
         theta, s = run.prior_draws(first_key, PILOT)
         rule, nearest = self._rule(ruler_key, run, s), Nearest()
 
@@ -127,7 +126,7 @@ class RejectionABC(AbstractMethod):
             return accepted, (theta, s, scores)
 
         def attempt(key: Array, num: int) -> Batch:
-            theta_key, simulation_key, key = jax.random.split(key, 3)
+            theta_key, simulation_key, key = split(key, 3)
             theta = run.model.prior.sample(theta_key, num)
             s = run.statistics(simulation_key, theta)
             return judged(key, theta[: len(s)], s)

@@ -9,10 +9,10 @@ import itertools
 from collections.abc import Iterator
 from typing import ClassVar
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, describe, in_blocks, integer, number
+from noisewise._core.keys import fold_in, split
 from noisewise._core.weights import effective_size, normalised_by_largest
 from noisewise.errors import InvalidTypeError, SimulationError
 from noisewise.inference.abc.distances import (
@@ -116,13 +116,13 @@ class SMCABC(AbstractSequentialMethod):
             )
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[WeightedSamples]:
-        start_key, key = jax.random.split(key)
+        start_key, key = split(key)
         proposal: Proposal = PriorProposal(run.model.prior)
         search = _Search.started(start_key, self, run, proposal)
         tolerance = max(self.tolerance.at(1, search.first_distances), self.final_tolerance or 0.0)
         population: _Population | None = None
         for t in itertools.count(1):
-            propose_key, resample_key = jax.random.split(jax.random.fold_in(key, t))
+            propose_key, resample_key = split(fold_in(key, t))
             harvest = search.within(propose_key, tolerance, proposal, population)
             if not harvest.complete:
                 run.record(
@@ -215,7 +215,7 @@ class _Search:
     @staticmethod
     def started(key: Array, settings: SMCABC, run: InferenceRun, proposal: Proposal) -> _Search:
         """A search that begins with a pilot from the prior."""
-        pilot_key, look_key, ruler_key, noise_key = jax.random.split(key, 4)
+        pilot_key, look_key, ruler_key, noise_key = split(key, 4)
         theta, z, s = _simulated(pilot_key, run, proposal, max(settings.num_particles, PILOT))
         run.look_at_observation(look_key, s)
         ruler = Ruler.fitted(ruler_key, settings.distance, run.model.mechanism, run.observed, s)
@@ -245,7 +245,7 @@ class _Search:
             return np.any(hits, axis=1), (theta, z, hits.mean(axis=1), first_hit)
 
         def attempt(key: Array, num: int) -> Batch:
-            simulation_key, noise_key = jax.random.split(key)
+            simulation_key, noise_key = split(key)
             theta, z, s = _simulated(simulation_key, self.run, proposal, num)
             return judged(theta, z, self.ruler.distances(noise_key, s, self.settings.num_noise))
 
@@ -288,7 +288,7 @@ def _simulated(
     """theta, z and s of `num` proposals, fewer if a budget ends. Where the prior is zero nothing is
     simulated, and s is NaN.
     """
-    propose_key, simulation_key = jax.random.split(key)
+    propose_key, simulation_key = split(key)
     prior, z = run.model.prior, proposal.sample(propose_key, num)
     theta = in_blocks(lambda _, rows: prior.constrain(rows), z)
     possible = in_blocks(lambda _, rows: prior.log_prob_unconstrained(rows), z) > -np.inf

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.model.private_model import PrivateModel
 from noisewise.queries import CategoryProportions, ClampedMean, RegressionMoments
 from noisewise.simulators import LinearRegression, LogLinear, NormalRecords

@@ -6,9 +6,8 @@ import contextlib
 import dataclasses
 from typing import ClassVar
 
-import jax
-
 from noisewise._core.arrays import Array, integer
+from noisewise._core.keys import split
 from noisewise.inference.baselines.conjugate import conjugate_draws, conjugate_refusal
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -59,7 +58,7 @@ class NaivePlugIn(AbstractMethod):
         return conjugate_refusal(model, type(self).__name__)
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
-        draw_key, look_key = jax.random.split(key)
+        draw_key, look_key = split(key)
         theta = conjugate_draws(draw_key, run.model, run.observed, self.num_draws)
         with contextlib.suppress(OutOfBudget):
             run.look_at_observation(look_key)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, is_key
+from noisewise._core.keys import split
 from noisewise._core.row_keys import as_keys, fold_in_rows, key_words
 from noisewise.errors import FileFormatError, ResumeError
 from noisewise.inference.contract.batches import num_at_once
@@ -304,7 +305,7 @@ class InferenceRun(RunReport):
         Returns:
             theta, shape (m, d), and s, shape (m, k), with m = num unless a budget ends.
         """
-        theta_key, simulation_key, noise_key = jax.random.split(key, 3)
+        theta_key, simulation_key, noise_key = split(key, 3)
         theta = self.model.prior.sample(theta_key, num)
         s = self.statistics(simulation_key, theta)
         self.look_at_observation(noise_key, s)
@@ -333,7 +334,7 @@ class InferenceRun(RunReport):
         if s is None or len(s) < NUM_PRIOR_CHECK:
             if self.remaining is not None and self.remaining < 4 * NUM_PRIOR_CHECK:
                 return
-            theta_key, simulation_key, key = jax.random.split(key, 3)
+            theta_key, simulation_key, key = split(key, 3)
             try:
                 s = self.statistics(
                     simulation_key, self.model.prior.sample(theta_key, NUM_PRIOR_CHECK)

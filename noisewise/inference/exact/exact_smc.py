@@ -8,12 +8,11 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS, systematic_rows
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
@@ -120,7 +119,7 @@ class ExactSMC(AbstractSequentialMethod):
         )
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
-        start_key, temper_key, finish_key = jax.random.split(key, 3)
+        start_key, temper_key, finish_key = split(key, 3)
         particles = self._first_particles(start_key, run)
         if not np.isfinite(particles.log_eta).any():
             yield _impossible(run, particles)
@@ -128,7 +127,7 @@ class ExactSMC(AbstractSequentialMethod):
         temperature, evidence = 0.0, Evidence(len(particles.z), particles.num_chains)
         try:
             while temperature < 1.0:
-                step_key = jax.random.fold_in(temper_key, evidence.num_temperatures)
+                step_key = fold_in(temper_key, evidence.num_temperatures)
                 temperature = self._raise(step_key, run, particles, temperature, evidence)
                 run.record(temperature=temperature, acceptance=particles.acceptance)
                 if temperature < 1.0:
@@ -149,7 +148,7 @@ class ExactSMC(AbstractSequentialMethod):
         """Draws at power 1: by importance from a fit to the particles where that beats chains, else
         by chains.
         """
-        search_key, importance_key, chain_key = jax.random.split(key, 3)
+        search_key, importance_key, chain_key = split(key, 3)
         found: tuple[Defended, Soundness] | None = None
         if isinstance(particles, SimulatedParticles):
             with contextlib.suppress(OutOfBudget):
@@ -171,7 +170,7 @@ class ExactSMC(AbstractSequentialMethod):
         """A proposal fitted to all simulations, and what separate draws from it show. With few
         parameters independent searches say whether a part of the posterior may have been missed.
         """
-        law_key, rest_key = jax.random.split(key)
+        law_key, rest_key = split(key)
         pool, num = particles.pool, self.num_particles // 2
         if run.remaining is not None:
             num = max(1, min(num, run.remaining // _STAGES_IN_BUDGET))
@@ -207,7 +206,7 @@ class ExactSMC(AbstractSequentialMethod):
                     break
                 promised = math.ceil(1.1 * self.target_ess * sound.num / sound.effective_size)
                 num = min(max(promised - draws.num, self.num_particles), most - draws.num)
-                draws.add(jax.random.fold_in(key, draws.num), num)
+                draws.add(fold_in(key, draws.num), num)
                 run.record(temperature=1.0, effective_size=draws.effective_size)
         return draws
 
@@ -220,7 +219,7 @@ class ExactSMC(AbstractSequentialMethod):
                 if trace.length >= self.max_steps:
                     run.end(StopKind.STEPS_MADE, limit=self.max_steps)
                     break
-                trace.add(**particles.extend(jax.random.fold_in(key, trace.length), run))
+                trace.add(**particles.extend(fold_in(key, trace.length), run))
                 run.record(
                     temperature=1.0,
                     acceptance=particles.acceptance,
@@ -242,7 +241,7 @@ class ExactSMC(AbstractSequentialMethod):
         evidence: Evidence,
     ) -> float:
         """Reweight to the next power, resample and move; returns that power."""
-        resample_key, move_key = jax.random.split(key)
+        resample_key, move_key = split(key)
         increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
         evidence.add(increment * particles.log_eta, particles.num_chains)

@@ -7,10 +7,10 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, describe, integer, number
+from noisewise._core.keys import split
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -98,7 +98,7 @@ class ImportanceSampling(AbstractMethod):
             )
 
     def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
-        search_key, look_key, check_key, final_key, end_key = jax.random.split(key, 5)
+        search_key, look_key, check_key, final_key, end_key = split(key, 5)
         pool = Pool(run)
         searches = Searches(
             pool, start=self._first_proposal(run, pool.prior), prior_share=self.prior_share
@@ -128,7 +128,7 @@ class ImportanceSampling(AbstractMethod):
         surprising.
         """
         pool, run = searches.pool, searches.pool.run
-        keys = jax.random.split(key, self.num_stages + 1)
+        keys = split(key, self.num_stages + 1)
         for stage in range(self.num_stages):
             if stage == 0:
                 size = searches.explore(keys[0], num)
@@ -209,7 +209,7 @@ def relative_variance_at(
     Raises:
         OutOfBudget: If fewer than a quarter of the places can be simulated.
     """
-    draw_key, simulate_key = jax.random.split(key)
+    draw_key, simulate_key = split(key)
     theta = np.repeat(posterior.sample(draw_key, num), _REPEATS, axis=0)
     s = run.statistics(simulate_key, theta)
     complete = len(s) // _REPEATS

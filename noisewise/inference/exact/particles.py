@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, InferenceRun
 from noisewise.inference.exact.pool import Pool
 from noisewise.inference.exact.record_moves import RecordMoves, advanced, record_moves

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from noisewise._core.arrays import Array
+from noisewise._core.keys import split
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.pseudo_marginal import log_mean_exp
 from noisewise.inference.exact.weighted_draws import (
@@ -87,9 +88,9 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
     proposal: Proposal = prior
     pilot: Pilot | None = None
     with contextlib.suppress(OutOfBudget):
-        for stage, stage_key in enumerate(jax.random.split(key, _NUM_STAGES)):
+        for stage, stage_key in enumerate(split(key, _NUM_STAGES)):
             draws = ImportanceDraws(run, proposal)
-            draw_key, look_key = jax.random.split(stage_key)
+            draw_key, look_key = split(stage_key)
             draws.add(
                 draw_key,
                 (

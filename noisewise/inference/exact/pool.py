@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import UnconstrainedPrior, weighted_posterior
@@ -132,10 +131,10 @@ class Pool:
         Raises:
             OutOfBudget: If they allow nothing.
         """
-        draw_key, simulate_key, order_key = jax.random.split(key, 3)
+        draw_key, simulate_key, order_key = split(key, 3)
         z = np.concatenate(
             [
-                part.proposal.sample(jax.random.fold_in(draw_key, number), part.num)
+                part.proposal.sample(fold_in(draw_key, number), part.num)
                 for number, part in enumerate(parts)
             ]
         )

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, integer
+from noisewise._core.keys import generator
 from noisewise._core.row_keys import key_words
-from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root

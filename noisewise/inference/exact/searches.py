@@ -17,12 +17,11 @@ import itertools
 import math
 from collections.abc import Iterator
 
-import jax
 import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise._core.weights import normalised, systematic_rows
 from noisewise.inference.exact.pool import Part, Pool, cheapest_proposal
 from noisewise.inference.exact.soundness import (
@@ -171,7 +170,7 @@ class Searches:
             alone: Whether no independent searches were made that could agree.
         """
         pool, run = self.pool, self.pool.run
-        draw_key, noise_key = jax.random.split(key)
+        draw_key, noise_key = split(key)
         few, visits, against = 0.0, math.inf, 0.0
         if pool.effective_size:
             if not alone:
@@ -223,7 +222,7 @@ class Searches:
         Raises:
             OutOfBudget: If a budget ends before the first check.
         """
-        keys = map(functools.partial(jax.random.fold_in, key), itertools.count())
+        keys = map(functools.partial(fold_in, key), itertools.count())
         self.explore(next(keys), max(2 * num_stage - self.pool.num, self.num))
         self._settle(keys, num_stage, _MAX_STAGES)
         refits = 0
@@ -252,7 +251,7 @@ class Searches:
         pool = self.pool
         if not pool.effective_size:
             return False
-        row_key, simulate_key = jax.random.split(key)
+        row_key, simulate_key = split(key)
         start = generator(row_key).random()
         rows = systematic_rows(pool.weights, _NUM_PLACES, start)
         theta = pool.run.model.prior.constrain(np.repeat(pool.z[rows], _NUM_REPEATS, axis=0))

@@ -10,14 +10,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.draws import filled_below
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, systematic_rows
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import Capability
@@ -153,7 +152,7 @@ def chance_of_noise(
     mechanism = run.model.mechanism
     if Capability.SAMPLE not in mechanism.capabilities:
         return math.nan
-    row_key, noise_key = jax.random.split(key)
+    row_key, noise_key = split(key)
     s = s[systematic_rows(weights, _NUM_NOISES, generator(row_key).random())]
     simulated = mechanism.sample(noise_key, s)
     whole = np.mean(mechanism.log_prob(simulated, s) <= run.log_eta(s) + 1e-9)

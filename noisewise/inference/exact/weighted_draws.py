@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
+from noisewise._core.keys import split
 from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.soundness import SMALLEST_MODE, Soundness
@@ -93,7 +93,7 @@ class ImportanceDraws:
 
     def add(self, key: Array, num: int) -> None:
         """`num` more draws, or as many as budgets allow; raises `OutOfBudget` if that is none."""
-        draw_key, simulate_key = jax.random.split(key)
+        draw_key, simulate_key = split(key)
         prior = self.run.model.prior
         z = self.proposal.sample(draw_key, num)
         inside = np.flatnonzero(np.isfinite(z).all(axis=1))

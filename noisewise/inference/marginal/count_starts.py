@@ -13,7 +13,7 @@ import scipy.sparse.linalg
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import InvalidInputError
 from noisewise.inference.marginal.count_target import CountTarget
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, integer
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.errors import MissingCapabilityError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws

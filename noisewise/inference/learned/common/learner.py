@@ -12,11 +12,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array
+from noisewise._core.keys import split
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.conditioner import Scale
@@ -27,6 +27,7 @@ from noisewise.estimators.training import Loss, Resample, Training, negative_log
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import check_members, train_or_recall
+from noisewise.inference.learned.common.noisy_targets import in_few_widths
 from noisewise.inference.learned.common.simulations import Simulations
 
 S = TypeVar("S")
@@ -269,7 +270,8 @@ class Learner(Generic[S]):
             made = ensemble(build_key, self.factory, self.settings.num_members, *dims)
             self.members = check_members(self.task.name, made, *dims)
         del found  # before the pairs take their memory
-        return self.task.pairs(key, self.space, self.scale, self.whitening)
+        pairs = self.task.pairs(key, self.space, self.scale, self.whitening)
+        return in_few_widths(pairs, self.members)
 
     def train(
         self, key: Array, pairs: Resample, *, warm_up: Callable[[], Any] | None = None
@@ -296,7 +298,7 @@ class Learner(Generic[S]):
         Returns:
             The learnt object.
         """
-        prepare_key, build_key, train_key = jax.random.split(key, 3)
+        prepare_key, build_key, train_key = split(key, 3)
         pairs = self.prepare(prepare_key, build_key)
         untrained = fit()
         ahead = None if warm_up is None else (lambda: warm_up(untrained))
@@ -323,7 +325,7 @@ class Learner(Generic[S]):
 
     def spec(self, factory: Factory | None = None) -> dict[str, Any] | None:
         """The architecture, as files describe it; None where it is a user's own."""
-        factory = self.factory if factory is None else factory
+        factory = factory or self.factory
         try:
             dims = self.density.dims[0], self.scale.num_seen
             return to_spec(factory, *dims, num_members=self.settings.num_members)
@@ -334,10 +336,8 @@ class Learner(Generic[S]):
         """Whether the networks may go on: same columns, similar scales."""
         if self.members is None or layout != self._layout:
             return False
-        return not rescaled(
-            (self.scale.inverse_sd, scale.inverse_sd),
-            (np.diag(self.whitening.root), np.diag(whitening.root)),
-        )
+        roots = np.diag(self.whitening.root), np.diag(whitening.root)
+        return not rescaled((self.scale.inverse_sd, scale.inverse_sd), roots)
 
 
 def train_together(

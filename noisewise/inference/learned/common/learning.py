@@ -11,12 +11,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._compile.background import in_background
-from noisewise._core.arrays import Array, describe, integer, number
+from noisewise._core.arrays import Array, describe, integer, number, placed
 from noisewise._core.json_files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.members import Estimator
@@ -196,9 +195,7 @@ def train_or_recall(
             for i in places
         ):
             raise FileFormatError("its networks are of another kind.")
-        filled = [
-            jnp.asarray(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)
-        ]
+        filled = [placed(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)]
     return Trained(
         jax.tree.unflatten(structure, filled), train_losses, validation_losses, len(train_losses)
     )

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import norm, rankdata
 
 from noisewise._core.arrays import Array
 from noisewise._core.json_files import reading
+from noisewise._core.keys import fold_in, split
 from noisewise._core.weights import MANY_DRAWS, normalised, systematic_rows
 from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -117,13 +117,13 @@ class Populations:
             num_warmup: Replaces that of the settings.
             finds_shares: Whether to look for shares that are not yet known; they stay 1/2 if not.
         """
-        draw_key, move_key = jax.random.split(key)
+        draw_key, move_key = split(key)
         start = self.sampling.draw(draw_key, self.sampling.num_starts)
         num = self.sampling.num_warmup if num_warmup is None else num_warmup
         if not (finds_shares and self.sampling.lacks_shares):
             self._runs.append(self._advanced(run, move_key, start, None, num))
             return
-        rough_key = jax.random.fold_in(move_key, 1)
+        rough_key = fold_in(move_key, 1)
         rough = self._advanced(run, rough_key, start, None, min(num, _ROUGH_WARMUP))
         self.sampling = self.sampling.with_shares_at(rough.draws)
         if rough.power < 1.0:
@@ -170,7 +170,7 @@ class Populations:
                 break
             before = self.effective_size
             num_fresh += not helps
-            in_time = self._lengthen(jax.random.fold_in(key, number), run, anew=not helps)
+            in_time = self._lengthen(fold_in(key, number), run, anew=not helps)
             self.look()
             grew = self.effective_size > 0.0 and self.effective_size >= _WORTH_GOING_ON * before
             stalls = 0 if grew and helps else stalls + 1
@@ -181,7 +181,7 @@ class Populations:
         try:
             for step in range(steps):
                 run.check_time()
-                (self.start if anew else self.go_on)(jax.random.fold_in(key, step), run)
+                (self.start if anew else self.go_on)(fold_in(key, step), run)
         except OutOfBudget:
             return False
         return True

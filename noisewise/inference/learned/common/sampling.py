@@ -127,8 +127,7 @@ class Sampling:
 
     def covariance_of(self, z: Float[np.ndarray, "n d"]) -> Float[Array, "d d"]:
         """The covariance of rows of z in the coordinates in which particles move."""
-        with jax.enable_x64(True):
-            return cloud_covariance(jnp.asarray(self.to_moved(z)))
+        return cloud_covariance(self.to_moved(z))
 
     def _centred(self, density: Any) -> Centred:
         return Centred(density, self.blocks, 0.5 if self.shares is None else self.shares)

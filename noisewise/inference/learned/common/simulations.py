@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt32
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.mechanisms.base import Capability
@@ -26,6 +26,10 @@ _MAX_FAILED = 0.5
 """Share of failed simulations above which the simulator is at fault, not an odd corner of the
 prior.
 """
+
+
+_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)
+"""Odd numbers that mix the bits of a word: the golden section, and those of MurmurHash3."""
 
 
 def noisy_statistics(
@@ -49,7 +53,7 @@ def noisy_statistics(
     for start in range(0, len(s), _ROWS):
         block = s[start : start + _ROWS]
         full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
-        block_key = jax.random.fold_in(key, start)
+        block_key = fold_in(key, start)
         if Capability.TRANSPORT in mechanism.capabilities:
             u = points.uniforms(block_key, _ROWS, num, mechanism.num_uniforms(s.shape[1]))
             noisy = mechanism.transport(u, full[:, None])
@@ -71,8 +75,22 @@ def one_point_set(key: Array, bank: Array, rows: Array, num: int) -> Array:
     Returns:
         Noisy versions, shape (b, num, ...).
     """
-    first = num * jax.random.randint(key, (len(rows), 1), 0, bank.shape[1] // num)
-    return bank[rows[:, None], first + jnp.arange(num)]
+    num_sets = bank.shape[1] // num
+    if num_sets == 1:
+        return bank[rows]
+    first = num * (_mixed(key, rows) % num_sets).astype(jnp.int32)
+    return bank[rows[:, None], first[:, None] + jnp.arange(num)]
+
+
+def _mixed(key: Array, rows: Int[Array, " b"]) -> UInt32[Array, " b"]:
+    """A number for each row that looks random: which version is taken needs no more, and JAX's
+    generator takes a fifth of a second to compile.
+    """
+    words = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    mixed = rows.astype(jnp.uint32) * jnp.uint32(_MULTIPLIERS[0]) + words[0]
+    for multiplier, word in zip(_MULTIPLIERS[1:], (words[1], words[0]), strict=True):
+        mixed = (mixed ^ (mixed >> 16) ^ word) * jnp.uint32(multiplier)
+    return mixed ^ (mixed >> 13)
 
 
 class Rows:
@@ -221,7 +239,7 @@ class Simulations:
         Raises:
             SimulationError: If more than half of the simulations fail, or too few are left.
         """
-        simulate_key, role_key = jax.random.split(key)
+        simulate_key, role_key = split(key)
         s = run.statistics(simulate_key, run.model.prior.constrain(z))
         if len(s) < len(z):
             run.stop_if_spent()

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._compile.options import filter_jit_fast_compile
+from noisewise._compile.options import filter_jit_fast_compile, jit_fast_compile
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.effects import blocks_of
 from noisewise.inference.learned.common.sampling import Sampling
@@ -209,7 +209,7 @@ def noise_profile(
         s = np.repeat(np.broadcast_to(centre, (len(centre), len(centre)))[:, None], _GRID, axis=1)
         s[np.arange(len(centre)), :, np.arange(len(centre))] = grid
         with jax.enable_x64(True):
-            values = np.asarray(_log_eta(mechanism, jnp.asarray(observed), jnp.asarray(s)))
+            values = np.asarray(_log_eta(mechanism, observed, s))
         values = np.where(np.isfinite(values).any(axis=1, keepdims=True), values, 0.0)
         weights = np.exp(values - values.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
@@ -262,12 +262,12 @@ def statistics_at(
         for start in range(0, len(y), _ROWS):
             block = y[start : start + _ROWS]
             full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
-            drawn = _statistics(jax.random.fold_in(key, start), target, jnp.asarray(full))
+            drawn = _statistics(fold_in(key, start), target, full)
             parts.append(np.asarray(drawn)[: len(block)])
     return np.concatenate(parts)
 
 
-@jax.jit
+@jit_fast_compile
 def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
     return mechanism.log_prob(observed, s)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key
+from noisewise._core.keys import fold_in, split
 from noisewise.estimators.coordinate_mixtures import autoregressive_mixture
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
@@ -137,7 +137,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         check_model("fit(key, model)", model)
         run = self.start(model, np.zeros(0), executor=executor, progress=progress)
         learner, fit = self._learner(run)
-        start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        start_key, simulate_key, learn_key = split(as_key(key), 3)
         z = first_parameters(start_key, model, None, learner.simulations.capacity)
         with run.progress():
             with something_to_learn():
@@ -146,11 +146,11 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[Draws]:
         learner, fit = self._learner(run)
-        first_key, end_key, key = jax.random.split(key, 3)
+        first_key, end_key, key = split(key, 3)
         z = first_parameters(first_key, run.model, None, self.num_simulations)
         likelihood: LearnedConfidentialLikelihood | None = None
         for number in range(self.num_rounds):
-            keys = jax.random.split(jax.random.fold_in(key, number), 5)
+            keys = split(fold_in(key, number), 5)
             simulate_key, look_key, learn_key, chain_key, propose_key = keys
             try:
                 s = learner.simulate(simulate_key, z, number)

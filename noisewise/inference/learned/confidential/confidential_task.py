@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.learning import fit_report
+from noisewise.inference.learned.common.noisy_targets import NoisyTargets
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.common.statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
@@ -29,25 +26,10 @@ if TYPE_CHECKING:
     )
 
 
-class StatisticPairs(eqx.Module):
-    """What the training loop draws from: rows of (z, s) become standardised (t, z), spread over
-    their cells again each time where s lies on a lattice.
-    """
-
-    z: Float[Array, "n p"]
-    s: Float[Array, "n k"]
-    space: StatisticSpace
-    scale: Scale
-    whitening: Whitening
-
-    def __call__(
-        self, key: Array, rows: Int[Array, " b"]
-    ) -> tuple[Float[Array, "b r"], Float[Array, "b p"]]:
-        condition = self.scale(self.z[rows])
-        u = jax.random.uniform(key, (len(rows), self.space.dim)) if self.space.spreads else 0.5
-        t = self.space.targets(self.s[rows], u)
-        standard = self.whitening.forward(t, condition)
-        return standard.astype(jnp.float32), condition.astype(jnp.float32)
+_NUM_VERSIONS = 32
+"""Places in its cells for each simulation, of which every epoch takes one: as many as epochs, so
+that hardly one is seen twice.
+"""
 
 
 class ConfidentialTask(AbstractTask[StatisticSpace]):
@@ -68,8 +50,15 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
 
     def pairs(
         self, key: Array, space: StatisticSpace, scale: Scale, whitening: Whitening
-    ) -> StatisticPairs:
-        return StatisticPairs(*self.simulations.whole(), space, scale, whitening)
+    ) -> NoisyTargets:
+        condition, s = scale(self.simulations.z), self.simulations.s
+        rng, num = generator(key), _NUM_VERSIONS if space.spreads else 1
+        capacity = self.simulations.capacity
+        versions = np.zeros((capacity, num, space.dim), np.float32)
+        for number in range(num):
+            t = space.targets(s, rng.random((len(s), space.dim)))
+            versions[: len(s), number] = whitening.forward(t, condition)
+        return NoisyTargets.of(versions, condition, capacity)
 
 
 def learned_law(

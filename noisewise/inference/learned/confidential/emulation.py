@@ -15,12 +15,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise._core.weights import MANY_DRAWS, effective_size, normalised, systematic_rows
 from noisewise.errors import MissingCapabilityError
 from noisewise.inference.contract.run import InferenceRun
@@ -111,7 +110,7 @@ def drawn_by_weights(
         return None
 
     def compute() -> dict[str, np.ndarray]:
-        look_key, draw_key, choose_key = jax.random.split(key, 3)
+        look_key, draw_key, choose_key = split(key, 3)
         simulator = LearntSimulator(law)
         variance = _relative_variance(look_key, simulator, run)
         if variance > _MAX_RELATIVE_VARIANCE:
@@ -143,7 +142,7 @@ def drawn_by_weights(
 
 def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun) -> float:
     """1 + rv where draws from the prior come nearest to the observation."""
-    prior_key, near_key, draw_key, again_key = jax.random.split(key, 4)
+    prior_key, near_key, draw_key, again_key = split(key, 4)
     theta = run.model.prior.sample(prior_key, _LOOK)
     log_eta = run.log_eta(simulator.draws(draw_key, theta))
     if not np.isfinite(log_eta).any():

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, describe
 from noisewise._core.json_files import require_keys
+from noisewise._core.keys import fold_in, split
 from noisewise._core.weights import MANY_DRAWS
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
@@ -180,7 +181,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
             MissingCapabilityError: If the mechanism has no density.
         """
         model = self._released_by(observed, mechanism)
-        key, look_key = jax.random.split(as_key(key))
+        key, look_key = split(as_key(key))
         run = InferenceRun(_SLUG, dict(self._settings), model, self._observation(observed, model))
         run.diagnostics["simulations learnt from"] = self.num_simulations
         run.add(*self.report.findings)
@@ -192,16 +193,16 @@ class LearnedConfidentialLikelihood(AbstractFit):
         """The posterior for the model and the observation of `run`; it warns only about the `last`
         one.
         """
-        start_key, end_key, statistic_key = jax.random.split(key, 3)
+        start_key, end_key, statistic_key = split(key, 3)
         model = run.model
         for name in (*WEIGHTS, *PARTICLES):  # of the round before
             run.diagnostics.pop(name, None)
-        weighted = drawn_by_weights(jax.random.fold_in(start_key, 2), self, run)
+        weighted = drawn_by_weights(fold_in(start_key, 2), self, run)
         if weighted is not None:
             return weighted
         target = self._target(run)
         found = Populations(joint_sampling(target, self._settings))
-        look_key, prior_key = jax.random.split(jax.random.fold_in(start_key, 1))
+        look_key, prior_key = split(fold_in(start_key, 1))
         if not found.possible(look_key):
             run.warn(Kind.STATISTICS_IMPOSSIBLE)
             return run.draws(

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, number
 from noisewise._core.json_files import require_keys
+from noisewise._core.keys import split
 from noisewise._core.weights import MANY_DRAWS
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
@@ -146,7 +147,7 @@ class LearnedLikelihood(AbstractFit):
             s_dp, shape (n, kp).
         """
         theta = rows_of(theta, "theta", self.model.prior.dim)
-        draw_key, other_key = jax.random.split(as_key(key))
+        draw_key, other_key = split(as_key(key))
         t = self.density.sample(draw_key, self.model.prior.unconstrain(theta))
         others = self.model.mechanism.sample(
             other_key, np.repeat(self._typical[None], len(theta), axis=0)
@@ -158,19 +159,14 @@ class LearnedLikelihood(AbstractFit):
     def at(self, observed: Any) -> LogLikelihood:
         """The likelihood of one observation, as a function of unconstrained parameters z (p,)."""
         observed, points = self.model.observation(observed), _cell_points(self.space)
+        observed = np.where(np.isnan(observed), self._codes, observed)
+        corners = np.array([[0.01], [0.99], [0.5]]) * np.ones(points.shape[1])
         with jax.enable_x64(True):
-            observed = jnp.asarray(np.where(np.isnan(observed), self._codes, observed))
-            if self.space.num_uniforms and self._narrow(observed):
-                points = np.full((1, points.shape[1]), 0.5)
-            places, log_weights = self.space(observed, jnp.asarray(points))
-            return LogLikelihood(self.density, places, log_weights)
-
-    def _narrow(self, observed: Array) -> bool:
-        """Whether the density hardly varies over the cell of an observation."""
-        ends = jnp.asarray([[0.01], [0.99]]) * jnp.ones(self.space.num_uniforms)
-        low, high = np.asarray(self.space(observed, ends)[0])
-        width = np.asarray(self.density.whitening.inverse_root) @ (high - low)
-        return bool(np.abs(width).max() < _NARROW_CELL)
+            found = _in_cell(self.space, observed[None], np.concatenate([corners, points]))
+        places, log_weights = map(np.asarray, found)
+        width = np.asarray(self.density.whitening.inverse_root) @ (places[1] - places[0])
+        kept = slice(2, 3) if np.abs(width).max() < _NARROW_CELL else slice(3, None)
+        return LogLikelihood(self.density, places[kept], log_weights[kept])
 
     def posterior(
         self, key: Array, observed: Any, *, max_minutes: float | None = None
@@ -192,7 +188,7 @@ class LearnedLikelihood(AbstractFit):
             "sple", dict(self._settings), self.model, observation, max_minutes=max_minutes
         )
         run.add(*self.report.findings)
-        start_key, end_key = jax.random.split(as_key(key))
+        start_key, end_key = split(as_key(key))
         found = self.populations(observed)
         found.start(start_key, run)
         found.finish(end_key, run)
@@ -337,6 +333,14 @@ def _log_probs(
     t, log_w = space(s_dp[:, None], u)
     each = density.log_density(t, z[:, None]) + log_w
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))
+
+
+@filter_jit_fast_compile
+def _in_cell(space: TargetSpace, s_dp: Array, u: Array) -> tuple[Array, Array]:
+    """Targets and log weights of s_dp at several points of its cell."""
+    t, log_weights = space(s_dp, u)
+    lead = (len(u),)
+    return jnp.broadcast_to(t, (*lead, t.shape[-1])), jnp.broadcast_to(log_weights, lead)
 
 
 @filter_jit_fast_compile

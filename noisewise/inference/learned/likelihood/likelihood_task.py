@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -21,12 +20,11 @@ from noisewise.inference.learned.common.learner import (
     TrainingSummary,
 )
 from noisewise.inference.learned.common.learning import fit_report
+from noisewise.inference.learned.common.noisy_targets import NoisyTargets
 from noisewise.inference.learned.common.simulations import (
     NoisyBank,
-    Rows,
     Simulations,
     nothing_varies,
-    one_point_set,
 )
 from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
@@ -45,21 +43,6 @@ and all of them would cost as much as an epoch.
 """
 _INSTEAD = "PrivatePosteriorEstimation"
 """What to use where simulations fail."""
-
-
-class NoisyTargets(eqx.Module):
-    """What the training loop draws from: standardised targets of each simulation, of which a random
-    point set is taken each time, and standardised parameters.
-    """
-
-    bank: Float[Array, "n B d"]
-    condition: Float[Array, "n p"]
-    num_noise: int = eqx.field(static=True)
-
-    def __call__(
-        self, key: Array, rows: Int[Array, " b"]
-    ) -> tuple[Float[Array, "b m d"], Float[Array, "b 1 p"]]:
-        return one_point_set(key, self.bank, rows, self.num_noise), self.condition[rows][:, None]
 
 
 class LikelihoodTask(AbstractTask[TargetSpace]):
@@ -95,7 +78,7 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
     ) -> NoisyTargets:
         condition = scale(self.simulations.z)
         targets = whitening.forward(space.spread(key, self.bank.values), condition[:, None])
-        return NoisyTargets(self._filled(targets), self._filled(condition), self.method.num_noise)
+        return NoisyTargets.of(targets, condition, self.simulations.capacity, self.method.num_noise)
 
     def validation_pairs(self, pairs: NoisyTargets) -> NoisyTargets:
         steady = max(self.method.num_noise, min(VALIDATION_NOISE, self.method.noise_bank))
@@ -109,12 +92,6 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
         """Private statistics with numbers for absent cells."""
         codes = coded(self.run.model.mechanism.support, s_dp.shape[-1])[1]
         return np.where(np.isnan(s_dp), codes, s_dp)
-
-    def _filled(self, values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "capacity ..."]:
-        """Values as float32 with zeros behind, an array of one size for all rounds."""
-        rows = Rows(self.simulations.capacity, *values.shape[1:], dtype=np.float32)
-        rows.add(values)
-        return rows.whole
 
     def _kept(self, s_dp: Float[np.ndarray, "n m kp"]) -> Int[np.ndarray, " d"]:
         """The columns to learn: not those that never vary, nor noise around a statistic that never

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key
+from noisewise._core.keys import fold_in, split
 from noisewise.estimators.coordinate_mixtures import autoregressive_mixture
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
@@ -170,7 +170,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         self.check(model)
         run = self.start(model, np.zeros(0), executor=executor, progress=progress)
         learner, fit = self._learner(run)
-        start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        start_key, simulate_key, learn_key = split(as_key(key), 3)
         with run.progress():
             with something_to_learn():
                 num = learner.simulations.capacity
@@ -180,14 +180,12 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LikelihoodDraws]:
         learner, fit = self._learner(run)
-        first_key, end_key, key = jax.random.split(key, 3)
+        first_key, end_key, key = split(key, 3)
         z = first_parameters(first_key, run.model, self.proposal, self.num_simulations)
         likelihood: LearnedLikelihood | None = None
         last = False
         for number in range(self.num_rounds):
-            simulate_key, look_key, learn_key, chain_key = jax.random.split(
-                jax.random.fold_in(key, number), 4
-            )
+            simulate_key, look_key, learn_key, chain_key = split(fold_in(key, number), 4)
             try:
                 s = _simulate(learner, simulate_key, z, number)
                 run.check_time()
@@ -209,7 +207,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             yield posterior_of(run, likelihood, found, last=False)
         if not last:  # the time or the simulations ended; these particles only proposed
             found = likelihood.populations(run.observed)  # type: ignore[union-attr]
-            found.start(jax.random.fold_in(end_key, 1), run)
+            found.start(fold_in(end_key, 1), run)
         found.finish(end_key, run)
         yield posterior_of(run, likelihood, found, last=True)  # type: ignore[arg-type]
 
@@ -235,5 +233,5 @@ def _simulate(
     learner: Learner[TargetSpace], key: Array, z: Float[np.ndarray, "n p"], number: int
 ) -> Float[np.ndarray, "m k"]:
     """The simulations of one round, and their noisy versions."""
-    simulate_key, noise_key = jax.random.split(key)
+    simulate_key, noise_key = split(key)
     return learner.simulate(simulate_key, z, number, noise_key=noise_key)

@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, open_uniforms
+from noisewise._core.keys import fold_in
 from noisewise.inference.learned.common.bends import Bend
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
 
@@ -226,9 +227,7 @@ class TargetSpace(eqx.Module):
                 block = rows[start : start + _ROWS]
                 full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
                 parts.append(
-                    np.asarray(_spread_rows(self, jax.random.fold_in(key, start), full))[
-                        : len(block)
-                    ]
+                    np.asarray(_spread_rows(self, fold_in(key, start), full))[: len(block)]
                 )
         return np.concatenate(parts).reshape(*s_dp.shape[:-1], self.dim)
 

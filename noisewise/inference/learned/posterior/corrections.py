@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise.estimators.members import Estimator
 from noisewise.inference.learned.posterior.regions import (
     Estimate,
@@ -141,7 +141,7 @@ class TruncatedProposals(AbstractCorrection):
         object.__setattr__(self, "outside", number("outside", above=0.0, below=0.5)(self.outside))
 
     def propose(self, key: Array, estimate: Estimate, num: int) -> NextRound:
-        level_key, prior_key, rare_key = jax.random.split(key, 3)
+        level_key, prior_key, rare_key = split(key, 3)
         own = estimate.sample(level_key, _NUM_OWN)
         known, prior = estimate.regions, estimate.prior
         new = None
@@ -151,7 +151,7 @@ class TruncatedProposals(AbstractCorrection):
         found: list[np.ndarray] = []
         missing, tried = num, 0
         while missing > 0:
-            z = prior.unconstrain(prior.sample(jax.random.fold_in(prior_key, tried), _BLOCK))
+            z = prior.unconstrain(prior.sample(fold_in(prior_key, tried), _BLOCK))
             found.append(_first_inside(known, z, missing))
             missing -= len(found[-1])
             tried += _BLOCK
@@ -258,7 +258,7 @@ def _rare(
     accepted = _accepted(key, estimate.prior, regions, own, num)
     if len(accepted) >= num:
         return accepted
-    rng = generator(jax.random.fold_in(key, _MAX_BLOCKS))
+    rng = generator(fold_in(key, _MAX_BLOCKS))
     past = estimate.simulated[in_all(regions, estimate.simulated)]
     drawn = np.concatenate([accepted, rng.permutation(past)])  # these follow the law already
     starts = np.concatenate([drawn, _first_inside(regions, own, max(num, _MIN_DRAWS))])
@@ -268,7 +268,7 @@ def _rare(
     if len(starts) < size:
         starts = np.concatenate([starts, rng.choice(starts, size=size - len(starts))])
     population = differential_evolution(
-        jax.random.fold_in(key, _MAX_BLOCKS + 1),
+        fold_in(key, _MAX_BLOCKS + 1),
         estimate.prior.log_prob_unconstrained,
         lambda z: in_all(regions, z),
         starts[:size],
@@ -286,7 +286,7 @@ def _accepted(
     z, log_ratio, log_u = np.empty((0, own.shape[1])), np.empty(0), np.empty(0)
     accepted = np.empty(0, dtype=bool)
     for block in range(_MAX_BLOCKS):
-        draw_key, accept_key = jax.random.split(jax.random.fold_in(key, block))
+        draw_key, accept_key = split(fold_in(key, block))
         new = wide.sample(draw_key, _BLOCK)
         new = new[in_all(regions, new)]
         if not len(new):

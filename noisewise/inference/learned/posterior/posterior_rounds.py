@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise._core.keys import fold_in, split
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import MASS_OUTSIDE, MOST_OUTSIDE, NUM_DRAWS
@@ -70,7 +70,7 @@ class PosteriorRounds:
 
     def simulate(self, index: int) -> None:
         """Simulate one round, within the budgets."""
-        propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
+        propose_key, simulate_key, noise_key, look_key = split(self._key(index, 0), 4)
         method = self.method
         z = self._propose(propose_key, index)
         s = self.learner.simulate(simulate_key, z, index, noise_key=noise_key)
@@ -151,7 +151,7 @@ class PosteriorRounds:
         simulated: mass that leaked, or is not learnt yet.
         """
         run, estimate, prior = self.run, self.estimate, self.run.model.prior
-        z = estimate.sample(jax.random.fold_in(self.key, _POSTERIOR_KEYS + index), NUM_DRAWS)
+        z = estimate.sample(fold_in(self.key, _POSTERIOR_KEYS + index), NUM_DRAWS)
         outside = self.outside(z)
         run.diagnostics[MASS_OUTSIDE] = outside
         run.withdraw(Kind.MASS_LEAKED)
@@ -171,7 +171,7 @@ class PosteriorRounds:
 
     def _key(self, index: int, purpose: int) -> Array:
         """The key of a round for simulating (0), new networks (1), training (2), comparing (3)."""
-        return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
+        return fold_in(fold_in(self.key, index), purpose)
 
 
 def train_all(inferences: Sequence[PosteriorRounds], index: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array, placed
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise.estimators.conditioner import Conditioner, Scale
 from noisewise.estimators.training import Loss, negative_log_prob
 from noisewise.estimators.whitening import Whitening, blocks
@@ -59,7 +59,7 @@ class NoisyPairs(eqx.Module):
     def __call__(
         self, key: Array, rows: Int[Array, " b"]
     ) -> tuple[Float[Array, "b m p"] | tuple[Array, Array], Float[Array, "b ... w"]]:
-        noise_key, atom_key = jax.random.split(key)
+        noise_key, atom_key = split(key)
         condition = self.scale(one_point_set(noise_key, self.bank, rows, self.num_noise))
         if not self.num_atoms:
             standard = self.whitening.forward(self.z[rows][:, None], condition)

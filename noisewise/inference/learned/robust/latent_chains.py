@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise._core.seeds import generator
+from noisewise._core.keys import fold_in, generator, split
 from noisewise._core.weights import MANY_DRAWS, effective_size_of_logs, normalised, rows_at
 from noisewise.inference.contract.chains import Trace, chain_run
 from noisewise.inference.contract.run import InferenceRun
@@ -62,7 +62,7 @@ def latent_draws(
     Returns:
         Free columns t, shape (n, f), and the number of chains that they are in order of.
     """
-    start_key, run_key, more_key, choose_key = jax.random.split(key, 4)
+    start_key, run_key, more_key, choose_key = split(key, 4)
     start = resample_start(
         start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains
     )
@@ -74,7 +74,7 @@ def latent_draws(
     for segment in range(1, _MAX_SEGMENTS):
         if trace.complete() or run.out_of_time():
             break
-        next_key = jax.random.fold_in(more_key, segment)
+        next_key = fold_in(more_key, segment)
         settings = {"num_warmup": 0, "num_draws": _LENGTH, "thin": _THIN, "tuning": drawn.tuning}
         drawn = chain_run(run, next_key, latent, drawn.draws[-1], **settings)
         trace.add(theta=drawn.draws)

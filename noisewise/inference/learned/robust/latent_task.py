@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
+from noisewise._core.keys import split
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.members import Factory
@@ -95,7 +96,7 @@ def learn(
     factory: Factory,
 ) -> ConditionalDensity:
     """The density of one task, trained by `method.training`."""
-    build_key, train_key = jax.random.split(key)
+    build_key, train_key = split(key)
     learner = Learner(task, run, method, factory)
     pairs = learner.prepare(key, build_key)
     learner.record(learner.train(train_key, pairs), density=task.name)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, describe
-from noisewise._core.seeds import generator
+from noisewise._core.keys import generator, split
 from noisewise.errors import InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
@@ -115,8 +115,8 @@ class RobustPosteriorEstimation(AbstractMethod):
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
         self.error.check_observation(run.model, run.observed)
-        prior_key, simulate_key, look_key, spread_key, key = jax.random.split(key, 5)
-        marginal_key, posterior_key, chain_key, draw_key = jax.random.split(key, 4)
+        prior_key, simulate_key, look_key, spread_key, key = split(key, 5)
+        marginal_key, posterior_key, chain_key, draw_key = split(key, 4)
         model, simulations = run.model, Simulations(run.model, self.num_simulations)
         z = model.prior.unconstrain(model.prior.sample(prior_key, self.num_simulations))
         s = simulations.add(simulate_key, run, z, share=self.validation_share, number=0)
