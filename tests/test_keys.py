@@ -41,6 +41,16 @@ def test_children_inside_programs_are_the_same():
     np.testing.assert_array_equal(inside, jax.random.key_data(fold_in(split(key)[1], 4)))
 
 
+def test_keys_that_programs_close_over_are_the_same():
+    key, raw = KEYS["typed"], KEYS["raw"]
+    inside = jax.jit(lambda: (jax.random.key_data(fold_in(split(key)[1], 4)), split(raw)[1]))()
+    np.testing.assert_array_equal(inside[0], jax.random.key_data(fold_in(split(key)[1], 4)))
+    np.testing.assert_array_equal(inside[1], split(raw)[1])
+    with jax.enable_x64(True):
+        uniforms = jax.jit(lambda: open_uniforms(key, (3,)))()
+        np.testing.assert_array_equal(uniforms, open_uniforms(key, (3,)))
+
+
 def test_a_generator_without_numbered_children_is_left_to_jax():
     key = KEYS["typed"]
     try:

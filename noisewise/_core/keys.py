@@ -83,12 +83,16 @@ def generator(key: Any, index: int = 0) -> np.random.Generator:
 
 
 def is_plain(key: Any, num: int = 1) -> bool:
-    """Whether `key` is one key of JAX's default kind, with a value, and numbers are few."""
+    """Whether `key` is one key of JAX's default kind, with a value, outside of programs, and few
+    numbers are wanted.
+    """
     known = isinstance(key, (jax.Array, np.ndarray)) and not isinstance(key, jax.core.Tracer)
     if not known or num > _MOST or not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
         return False
     if is_typed(key):
-        return key.shape == () and str(jax.random.key_impl(key)) == _THREEFRY
+        if key.shape != () or str(jax.random.key_impl(key)) != _THREEFRY:
+            return False
+        return not isinstance(jax.random.key_data(key), jax.core.Tracer)
     plain = jax.config.jax_default_prng_impl == _THREEFRY  # type: ignore[attr-defined]
     return bool(plain and key.dtype == np.uint32 and key.shape == (2,))
 
