@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from noisewise._core.arrays import Array, is_traced
-from noisewise.laws import lattice, randomness, tables
+from noisewise.laws import lattice, randomness, table_sums
 from noisewise.laws.deviance import AbstractRatios, Parameters, log_pmf, ratios_of
 from noisewise.laws.tables import Table
 from noisewise.laws.windows import Log, Window, at_all, best, pick, window
@@ -87,7 +87,7 @@ class CountSum:
         if kind is not None and self._table is not None:
             parameters = kind.parameters(unwrapped(self.law), self._shape)
             given = (parameters, self.mechanism, self.values, self._table)
-            total = tables.log_sum(_without_table, kind, self._plan, *given)
+            total = table_sums.log_sum(_without_table, kind, self._plan, *given)
         else:
             points, log_weights = self._points(self._rule())
             total = lattice.log_sum(self._log_inside, points, log_weights)
@@ -117,7 +117,7 @@ class CountSum:
         kind = self._kind
         if kind is not None and self._table is not None:
             parameters = kind.parameters(unwrapped(self.law), self._shape)
-            drawn = tables.draw(key, kind, parameters, self._table, self._drawn)
+            drawn = table_sums.draw(key, kind, parameters, self._table, self._drawn)
         else:
             drawn = self._drawn(key)
         if self._measured.all():

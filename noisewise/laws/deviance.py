@@ -230,15 +230,15 @@ class AbstractRatios(abc.ABC):
 
     @abc.abstractmethod
     def each(self, parameters: Parameters, s: Array) -> Array:
-        """What they have besides."""
+        """What they have besides, times s + 1."""
 
     @abc.abstractmethod
     def of_common(self, parameters: Parameters) -> Parameters:
         """The derivative of log common in each parameter."""
 
     def of_each(self, parameters: Parameters, s: Array) -> Array | None:
-        """That of log each(s) in the first parameter, the only one on which it may depend; None
-        where it does not.
+        """The derivative of each(s) in the first parameter, the only one on which it may depend;
+        None where it does not.
         """
         return None
 
@@ -260,7 +260,7 @@ class Poisson(AbstractRatios):
         return parameters[0]
 
     def each(self, parameters: Parameters, s: Array) -> Array:
-        return 1.0 / (s + 1.0)
+        return jnp.ones(())
 
     def of_common(self, parameters: Parameters) -> Parameters:
         return (1.0 / jnp.maximum(parameters[0], _TINY),)
@@ -279,13 +279,13 @@ class NegativeBinomial(AbstractRatios):
         return 1.0 / (1.0 + parameters[1])
 
     def each(self, parameters: Parameters, s: Array) -> Array:
-        return (parameters[0] + s) / (s + 1.0)
+        return parameters[0] + s
 
     def of_common(self, parameters: Parameters) -> Parameters:
         return jnp.zeros_like(parameters[0]), -self.common(parameters)
 
     def of_each(self, parameters: Parameters, s: Array) -> Array:
-        return 1.0 / (parameters[0] + s)
+        return jnp.ones(())
 
 
 class Binomial(AbstractRatios):
@@ -308,7 +308,7 @@ class Binomial(AbstractRatios):
         return jnp.exp(chance) if self.of_logits else chance / jnp.maximum(1.0 - chance, _TINY)
 
     def each(self, parameters: Parameters, s: Array) -> Array:
-        return jnp.maximum(parameters[0] - s, 0.0) / (s + 1.0)
+        return jnp.maximum(parameters[0] - s, 0.0)
 
     def of_common(self, parameters: Parameters) -> Parameters:
         n, chance = parameters

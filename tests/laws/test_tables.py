@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.laws import deviance, tables
+from noisewise.laws import deviance, table_sums, tables
 from noisewise.laws.counts import CountSum, plan_for
 from tests.laws import reference
 from tests.laws.catalogue import GROUPS, NAN, SMALL_SCALES, array
@@ -201,7 +201,7 @@ def test_a_table_that_ends_too_soon_is_caught(monkeypatch):
     """Planted: far rates are believed to the table."""
     mechanism, y = CASES["discrete Gaussian"]
     table = table_of(mechanism, y)
-    monkeypatch.setattr(tables, "_ENOUGH", -np.inf)
+    monkeypatch.setattr(table_sums, "_ENOUGH", -np.inf)
     with jax.enable_x64(True):
         rates = 30.0 * jnp.asarray(RATES)
         wrong, right = (sums(mechanism, y, some)(rates) for some in (table, None))
@@ -231,6 +231,27 @@ def test_planted_bugs_are_caught(planted, monkeypatch):
     assert np.abs(wrong - right).max() > 1e-3
 
 
+@pytest.mark.slow
+def test_tables_end_where_floating_point_does():
+    """An absent cell below a high threshold: e^975 lies between the terms of its 2,000 numbers, so
+    that the table ends sooner, and what it cannot hold is summed without it. Planted: a table that
+    ends at 700, of which nothing is asked.
+    """
+    mechanism, y = M.Thresholded(M.DiscreteLaplace(scale=30.0), above=450.0), (NAN, 600.0)
+    table = table_of(mechanism, y)
+    (part,) = table.parts
+    assert part.high[0] < 1500.0
+    assert len(part.terms) < 1500
+    ended = part._replace(terms=part.terms[:704], last=np.full(2, -np.inf))
+    short = tables.Table((ended,), table.back)
+    with jax.enable_x64(True):
+        rates = [jnp.array(pair) for pair in ([300.0, 500.0], [1000.0, 700.0], [1600.0, 300.0])]
+        exact = [sums(mechanism, y, None)(rate) for rate in rates]
+        found = [sums(mechanism, y, table)(rate) for rate in rates]
+        np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-11)
+        assert abs(sums(mechanism, y, short)(rates[1]) - exact[1])[0] > 1e-3
+
+
 def test_long_likelihoods_have_no_table():
     for mechanism in (
         M.DiscreteLaplace(scale=1000.0),  # 50 scales on both sides
@@ -256,8 +277,8 @@ def test_negative_binomial_laws_take_it_under_jit(x64_flag):
 def test_privatized_laws_take_it_under_jit(x64_flag, monkeypatch):
     """In event dimensions and with extra zeros as well."""
     taken = []
-    real = tables.log_sum
-    monkeypatch.setattr(tables, "log_sum", lambda *args: taken.append(1) or real(*args))
+    real = table_sums.log_sum
+    monkeypatch.setattr(table_sums, "log_sum", lambda *args: taken.append(1) or real(*args))
     num = 3 + x64_flag  # so that nothing is compiled yet
     y, noise, rates = np.full(num, 41.0), M.DiscreteGaussian(scale=4.9), np.full(num, 45.0)
     start = jnp.zeros(1), jnp.zeros((1, num))

@@ -46,6 +46,10 @@ _PROBES = 32
 are independent given the rest; otherwise the error falls with the root of their number. Blocks of
 no more effects are done exactly, column by column.
 """
+_STEP = 1e-4
+"""Of unconstrained coordinates, whose densities change their curvature over distances of order 1:
+curvatures are right to 1e-7 of that, and to 1e-12 for rounding.
+"""
 _LOG_ROOT_TAU = 0.5 * float(np.log(2.0 * np.pi))
 """log of the root of 2 pi: the constant of the normal law."""
 
@@ -340,9 +344,19 @@ def hessian_diagonal(function: Callable[[Array], Array], at: Array) -> Array:
     else:
         signs = np.random.default_rng(0).integers(0, 2, size=(_PROBES, num))
         probes = (2.0 * signs - 1.0) / np.sqrt(_PROBES)
-    slope = jax.grad(function)
-    products = jax.vmap(lambda probe: probe * jax.jvp(slope, (at,), (probe,))[1])
-    return jnp.sum(products(jnp.asarray(probes)), axis=0)
+    along = jnp.asarray(probes)
+    return jnp.sum(along * hessian_products(function, at, along), axis=0)
+
+
+def hessian_products(
+    function: Callable[[Array], Array], at: Array, along: Float[Array, "n d"]
+) -> Float[Array, "n d"]:
+    """H v for each row v, by differences of slopes: derivatives of slopes take longer to compile
+    than all else that chains need.
+    """
+    slope = jax.vmap(jax.grad(function))
+    gaps = slope(at + _STEP * jnp.concatenate([along, -along]))
+    return (gaps[: len(along)] - gaps[len(along) :]) / (2.0 * _STEP)
 
 
 def _of_what_follows(information: Array, precision: Array) -> Array:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.samplers.densities import LogDensity
-from noisewise.samplers.hierarchies.centring import hessian_diagonal
+from noisewise.samplers.hierarchies.centring import hessian_diagonal, hessian_products
 
 _PRIOR_DRAWS = 5.0
 """Draws that the metric before a window counts for, as in Stan."""
@@ -145,8 +145,7 @@ def metric_of_curvature(
     if len(columns) < len(at):
         scales = jnp.sqrt(-1.0 / hessian_diagonal(density, at))
         return Metric.of_scales(jnp.where(jnp.isfinite(scales), scales, usual), columns)
-    slope = jax.grad(density)
-    rows = jax.vmap(lambda along: jax.jvp(slope, (at,), (along,))[1])(jnp.eye(len(at)))
+    rows = hessian_products(density, at, jnp.eye(len(at)))
     scales = jnp.sqrt(-1.0 / jnp.diag(rows))
     alone = Metric.of_scales(jnp.where(jnp.isfinite(scales), scales, usual), columns)
     covariance = jnp.linalg.inv(-0.5 * (rows + rows.T))
