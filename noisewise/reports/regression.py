@@ -111,9 +111,10 @@ def averages(analysis: Analysis, posterior: AbstractPosterior, weights: Any) -> 
         else f"The expected {outcome}, on average"
     )
     how = "" if weights is None else ", weighted"
+    given = "" if posterior.report.exact else ", if the approximation is right"
     return (
         f"{what} over all rows{how} is about {number(found['mean'], found['sd'])}, and with 95%"
-        f" probability between {number(low, found['sd'])} and {number(high, found['sd'])}."
+        f" probability between {number(low, found['sd'])} and {number(high, found['sd'])}{given}."
     )
 
 

@@ -58,3 +58,6 @@ def test_weights_move_the_average(fitted):
     by_women = averages(analysis, posterior, np.resize([0.0, 1.0], 400))
     assert "weighted" in by_women
     assert by_women != averages(analysis, posterior, None)
+    rough = Draws(posterior.theta, posterior.names, Report("made"))
+    assert "if the approximation is right" in averages(analysis, rough, None)
+    assert "approximation" not in by_women
