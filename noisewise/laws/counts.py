@@ -87,7 +87,8 @@ class CountSum:
         if kind is not None and self._table is not None:
             parameters = kind.parameters(unwrapped(self.law), self._shape)
             given = (parameters, self.mechanism, self.values, self._table)
-            total = table_sums.log_sum(_without_table, kind, self._plan, *given)
+            full = None if self._plan.by_table_alone else _without_table
+            total = table_sums.log_sum(full, kind, self._plan, *given)
         else:
             points, log_weights = self._points(self._rule())
             total = lattice.log_sum(self._log_inside, points, log_weights)
@@ -117,7 +118,8 @@ class CountSum:
         kind = self._kind
         if kind is not None and self._table is not None:
             parameters = kind.parameters(unwrapped(self.law), self._shape)
-            drawn = table_sums.draw(key, kind, parameters, self._table, self._drawn)
+            otherwise = None if self._plan.by_table_alone else self._drawn
+            drawn = table_sums.draw(key, kind, parameters, self._table, otherwise)
         else:
             drawn = self._drawn(key)
         if self._measured.all():
@@ -275,11 +277,14 @@ class Plan:
         doublings: How often panels double: as often as windows may need it.
         small: Whether all numbers that matter are below 1e4.
         reach: How far likelihoods reach beyond their kinks.
+        by_table_alone: Whether what is in a table is taken for the sum; the caller looks at
+            `table_sums.falls_short`. Programs are small then.
     """
 
     doublings: int = _MOST_DOUBLINGS
     small: bool = False
     reach: float = math.inf
+    by_table_alone: bool = False
 
 
 def plan_for(mechanism: AbstractMechanism, values: Array) -> Plan:

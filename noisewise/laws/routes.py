@@ -18,7 +18,9 @@ from noisewise.laws import randomness
 from noisewise.laws.closed_forms import log_mills, log_ndtri, log_normal_through_laplace
 from noisewise.laws.continuous import Integral, is_of_real_noise
 from noisewise.laws.counts import CountSum, Plan, is_summable, unwrapped
+from noisewise.laws.deviance import ratios_of
 from noisewise.laws.multinomial import KnownTotal, total_of
+from noisewise.laws.table_sums import falls_short
 from noisewise.laws.tables import Table, table_for
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.law import Capability
@@ -308,17 +310,27 @@ def route_of(
 
 
 def table_of(law: dist.Distribution, mechanism: AbstractMechanism, values: Array) -> Table | None:
-    """What of a sum over counts is known before the law's parameters are; None where that is
-    little.
+    """What of a sum over counts is known before the law is; None where that is little.
 
     Args:
         law: The law, of which only the kind is looked at.
         mechanism: The mechanism.
         values: What was released, (*batch, k).
     """
+    return table_for(_of_counts(law), mechanism, values)
+
+
+def table_falls_short(law: dist.Distribution, table: Table) -> Array:
+    """Whether a law is too far from what was released for its table."""
+    kind: Any = ratios_of(law := _of_counts(law))
+    return falls_short(kind, kind.parameters(law, table.back.shape), table)
+
+
+def _of_counts(law: Any) -> Any:
+    """The law of single counts that are no extra zeros."""
     while isinstance(law, (dist.Independent, dist.ExpandedDistribution)):
         law = law.base_dist
-    return table_for(unwrapped(_without_zeros(law)), mechanism, values)
+    return unwrapped(_without_zeros(law))
 
 
 def _route_type(law: dist.Distribution, mechanism: AbstractMechanism) -> type[AbstractRoute] | None:
@@ -370,8 +382,7 @@ def _zero_inflated(law: Any) -> tuple[Array, dist.Distribution] | None:
 
 def _without_zeros(law: Any) -> Any:
     """The law itself, or that of what is no extra zero."""
-    inflated = _zero_inflated(law)
-    return law if inflated is None else inflated[1]
+    return law if _zero_inflated(law) is None else unwrapped(law).base_dist
 
 
 def _laplace_draw(key: Array, mean: Array, sd: Array, scale: Array, y: Array) -> Array:

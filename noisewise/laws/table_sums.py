@@ -39,7 +39,7 @@ Full = Callable[[AbstractRatios, Any, Parameters, Any, Array], Array]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def log_sum(
-    full: Full,
+    full: Full | None,
     kind: AbstractRatios,
     settings: Any,
     parameters: Parameters,
@@ -50,7 +50,8 @@ def log_sum(
     """log p(y) of each cell.
 
     Args:
-        full: The same without a table.
+        full: The same without a table; None takes what is in the table for the sum, and what has
+            overflown for 0.
         kind: The kind of the law.
         settings: What `full` takes besides.
         parameters: Those of the law.
@@ -63,7 +64,7 @@ def log_sum(
 
 @log_sum.defjvp
 def _log_sum_jvp(
-    full: Full, kind: AbstractRatios, settings: Any, primals: Any, tangents: Any
+    full: Full | None, kind: AbstractRatios, settings: Any, primals: Any, tangents: Any
 ) -> Any:
     with jax.enable_x64(True):  # the rule is traced where the caller differentiates
         value, slopes = _value_and_slopes(full, kind, settings, *primals)
@@ -72,7 +73,7 @@ def _log_sum_jvp(
 
 
 def _value_and_slopes(
-    full: Full,
+    full: Full | None,
     kind: AbstractRatios,
     settings: Any,
     parameters: Parameters,
@@ -88,12 +89,22 @@ def _value_and_slopes(
         jnp.where(seen, _joined(list(each), table), 0.0)
         for each in zip(*(each[1] for each in found), strict=True)
     )
+    if full is None:
+        fine = jnp.isfinite(value)
+        slopes = tuple(jnp.where(fine & jnp.isfinite(slope), slope, 0.0) for slope in slopes)
+        return jnp.where(fine, value, -jnp.inf), slopes
     is_short = functools.reduce(jnp.logical_or, [each[2] for each in found])
 
     def without(parameters: Parameters) -> Array:
         return full(kind, settings, parameters, mechanism, values)
 
     return _unless(jax.lax.stop_gradient(is_short), (value, slopes), without, parameters)
+
+
+def falls_short(kind: AbstractRatios, parameters: Parameters, table: Table) -> Array:
+    """Whether the sum of some cell does not end within the table."""
+    found = [_sums(kind, _of(parameters, part), part)[2] for part in table.parts]
+    return functools.reduce(jnp.logical_or, found)
 
 
 def _of(parameters: Parameters, part: Part) -> Parameters:
@@ -156,7 +167,7 @@ def draw(
     kind: AbstractRatios,
     parameters: Parameters,
     table: Table,
-    otherwise: Callable[[Array], Array],
+    otherwise: Callable[[Array], Array] | None,
 ) -> Float[Array, "*batch"]:
     """A draw of s of each cell given what was released; of cells without a measurement anything.
 
@@ -165,7 +176,8 @@ def draw(
         kind: The kind of the law.
         parameters: Those of the law.
         table: The table.
-        otherwise: The same by a key, where sums do not end within the table.
+        otherwise: The same by a key, where sums do not end within the table; None draws from what
+            is in the table.
     """
     u = randomness.uniform(key, parameters[0].shape)
     drawn, shorts = [], []
@@ -175,6 +187,8 @@ def draw(
         at_low = log_pmf(kind.law(own), part.low)
         drawn.append(part.low + _below(kind, own, part, share, value - at_low - part.top))
         shorts.append(short)
+    if otherwise is None:
+        return _joined(drawn, table)
     is_short = functools.reduce(jnp.logical_or, shorts)
     again = lambda state: (jnp.zeros_like(state[0]), otherwise(key))  # noqa: E731
     return jax.lax.while_loop(lambda state: state[0], again, (is_short, _joined(drawn, table)))[1]

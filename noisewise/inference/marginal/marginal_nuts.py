@@ -25,7 +25,7 @@ from noisewise.laws.counts import Plan, plan_for
 from noisewise.laws.near_draws import draw_counts, is_narrow
 from noisewise.laws.near_totals import NearTotal, log_shares_of, near_total
 from noisewise.laws.privatized import Privatized
-from noisewise.laws.routes import AbstractRoute, route_of, table_of
+from noisewise.laws.routes import AbstractRoute, route_of, table_falls_short, table_of
 from noisewise.laws.tables import Table
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.model.private_model import PrivateModel
@@ -142,13 +142,13 @@ class MarginalNUTS(AbstractMethod):
 
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         start_key, chain_key, statistic_key = jax.random.split(key, 3)
-        density = MarginalDensity.of_distinct_rows(run.model, run.observed)
+        density = MarginalDensity.of_distinct_rows(run.model, run.observed).by_tables_alone(True)
         chains, trace = self._moved(run, start_key, chain_key, density)
-        if not density.holds(trace.pooled("theta")):
-            density = dataclasses.replace(density, near=None)
+        if not (holds := density.holds(trace.pooled("theta"))):
+            density = dataclasses.replace(density, near=None).by_tables_alone(False)
             chains, trace = self._moved(run, start_key, chain_key, density)
         if density.counts is not None:
-            density = MarginalDensity.of(run.model, run.observed)
+            density = MarginalDensity.of(run.model, run.observed).by_tables_alone(holds)
         self._warn_of_totals(run)
         total = trace.length * self.num_chains
         run.diagnostics |= {
@@ -270,7 +270,7 @@ class MarginalDensity(eqx.Module):
 
     def holds(self, theta: Float[np.ndarray, "*n d"]) -> bool:
         """Whether tables, if there are any, reach far enough at some of these parameters."""
-        if self.near is None:
+        if self.near is None and (self.table is None or not self.plan.by_table_alone):
             return True
         rows = theta.reshape(-1, theta.shape[-1])
         rows = rows[np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(int)]
@@ -280,8 +280,16 @@ class MarginalDensity(eqx.Module):
 
     def beyond(self, theta: Array) -> Array:
         """The log of what tables leave out, a scalar."""
-        assert self.near is not None
-        return self.near.beyond(log_shares_of(self.simulator.law(theta)))
+        law = self.simulator.law(theta)
+        if self.near is not None:
+            return self.near.beyond(log_shares_of(law))
+        assert self.table is not None
+        return jnp.where(table_falls_short(law, self.table), 0.0, -jnp.inf)
+
+    def by_tables_alone(self, alone: bool) -> MarginalDensity:
+        """The same where sums that do not end within their table are cut, or taken in full."""
+        plan = dataclasses.replace(self.plan, by_table_alone=alone and self.table is not None)
+        return dataclasses.replace(self, plan=plan)
 
     def statistics(self, key: Array, theta: Float[np.ndarray, "n d"]) -> np.ndarray | None:
         """Draws of s given each theta and what was released, (n, k); None where they are too many
