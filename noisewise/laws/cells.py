@@ -13,7 +13,7 @@ from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.laws.counts import bounds_of, unwrapped
 from noisewise.laws.deviance import log_pmf
-from noisewise.laws.multinomial import independent, total_of
+from noisewise.laws.known_totals.multinomial import independent, total_of
 
 _KNOWN_TOTALS = (dist.MultinomialProbs, dist.MultinomialLogits, dist.DirichletMultinomial)
 

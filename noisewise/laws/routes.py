@@ -19,7 +19,7 @@ from noisewise.laws.closed_forms import log_mills, log_ndtri, log_normal_through
 from noisewise.laws.continuous import Integral, is_of_real_noise
 from noisewise.laws.counts import CountSum, Plan, is_summable, unwrapped
 from noisewise.laws.deviance import ratios_of
-from noisewise.laws.multinomial import KnownTotal, total_of
+from noisewise.laws.known_totals.multinomial import KnownTotal, total_of
 from noisewise.laws.table_sums import falls_short
 from noisewise.laws.tables import Table, table_for
 from noisewise.mechanisms.base import AbstractMechanism

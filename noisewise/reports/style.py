@@ -58,7 +58,7 @@ code { font-family: "Source Code Pro", "DejaVu Sans Mono", Menlo, Consolas, mono
 footer { margin-top: 3rem; padding-top: .6rem; border-top: 1px solid #ccc; color: #444;
   font-size: .85rem; }
 @media (max-width: 34rem) {
-  h1 { font-size: 1.45rem; }
+  h1 { font-size: clamp(1.1rem, 5vw, 1.45rem); }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin: 0 0 .5rem; }
   .panels { gap: .4rem; }

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.laws import multinomial
+from noisewise.laws.known_totals import multinomial
 from noisewise.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,

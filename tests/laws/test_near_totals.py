@@ -8,8 +8,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from noisewise.laws.near_draws import draw_counts
-from noisewise.laws.near_totals import log_shares_of, near_total
+from noisewise.laws.known_totals.near_draws import draw_counts
+from noisewise.laws.known_totals.near_totals import log_shares_of, near_total
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Thresholded
 from tests.laws import known_totals, reference
 

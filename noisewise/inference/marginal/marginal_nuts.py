@@ -22,8 +22,8 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.marginal.chains import SEGMENT, Chains
 from noisewise.inference.marginal.distinct_rows import distinct_rows
 from noisewise.laws.counts import Plan, plan_for
-from noisewise.laws.near_draws import draw_counts, is_narrow
-from noisewise.laws.near_totals import NearTotal, log_shares_of, near_total
+from noisewise.laws.known_totals.near_draws import draw_counts, is_narrow
+from noisewise.laws.known_totals.near_totals import NearTotal, log_shares_of, near_total
 from noisewise.laws.privatized import Privatized
 from noisewise.laws.routes import AbstractRoute, route_of, table_falls_short, table_of
 from noisewise.laws.tables import Table

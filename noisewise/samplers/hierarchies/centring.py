@@ -47,9 +47,7 @@ are independent given the rest; otherwise the error falls with the root of their
 no more effects are done exactly, column by column.
 """
 _STEP = 1e-4
-"""Of unconstrained coordinates, whose densities change their curvature over distances of order 1:
-curvatures are right to 1e-7 of that, and to 1e-12 for rounding.
-"""
+"""Of coordinates whose densities change over distances of order 1: curvatures are right to 1e-7."""
 _LOG_ROOT_TAU = 0.5 * float(np.log(2.0 * np.pi))
 """log of the root of 2 pi: the constant of the normal law."""
 

@@ -13,7 +13,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from noisewise._core.arrays import Array
 from noisewise._core.keys import generator
-from noisewise.laws.near_totals import NearTotal, log_terms_at
+from noisewise.laws.known_totals.near_totals import NearTotal, log_terms_at
 from noisewise.mechanisms.base import AbstractMechanism
 
 _WIDEST = 8_192

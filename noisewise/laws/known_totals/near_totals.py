@@ -33,7 +33,7 @@ from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
 from noisewise.laws.deviance import log_pmf
 from noisewise.laws.gram import NUM_POINTS, rule
-from noisewise.laws.multinomial import total_of
+from noisewise.laws.known_totals.multinomial import total_of
 from noisewise.mechanisms.base import AbstractMechanism
 
 _WINDOW = 0.5

@@ -1,0 +1,1 @@
+"""Counts with a known total: independent cells given their sum."""
