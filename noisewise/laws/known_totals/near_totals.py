@@ -38,8 +38,10 @@ from noisewise.mechanisms.base import AbstractMechanism
 
 _WINDOW = 0.5
 """Of the reach of the noise, 60 sds: e^-42 of Laplace noise lies beyond 30 of them."""
-_PERIOD_SDS = 14.0
-"""Sds of the total, besides the longest window, after which sums over frequencies repeat."""
+_PERIOD_SDS = 5.0
+"""Sds of the total on each side, besides the longest window, after which sums over frequencies
+repeat: e^-42 lies beyond the window of a cell already.
+"""
 _SDS = 7.0
 """Sds of the noise between a released number and what is expected of its cell, at most: Laplace
 noise is further off once in 20,000 times.
