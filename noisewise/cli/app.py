@@ -33,6 +33,8 @@ Start here:
 
   noisewise infer sir --epsilon 10 --out runs/sir
 
+  noisewise regress --help
+
   noisewise release --help
 
 Exit codes: 0 success, 1 bad input, 3 finished but read the verdict before you

@@ -44,8 +44,8 @@ Examples:
       --variance-is-sigma-squared --out counties.json
 
 What a file does not say is asked for, never guessed. Where numbers below a
-threshold are not in the file, --cells lists all cells that are public: without
-it one would select on the outcome.
+threshold are not in the file, --cells lists all cells that are public:
+without it one would select on the outcome.
 """
 
 _FLAGS = {

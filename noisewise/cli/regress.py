@@ -14,23 +14,23 @@ from noisewise.cli.options import optional, with_options
 if TYPE_CHECKING:
     from noisewise.cli.targets import Target
 
-EPILOG = """
+EPILOG = r"""
 Examples:
 
-  noisewise regress survey.csv "rr ~ assets + married + age + female" \\
-      --law bernoulli --mechanism forced-response --set truth=2/3 \\
+  noisewise regress survey.csv "rr ~ assets + married + age + female" \
+      --law bernoulli --mechanism forced-response --set truth=2/3 \
       --out runs/survey
 
-  noisewise regress views.csv "views ~ weekend + (1 | month)" \\
-      --law "negative binomial" --mechanism discrete-gaussian \\
+  noisewise regress views.csv "views ~ weekend + (1 | month)" \
+      --law "negative binomial" --mechanism discrete-gaussian \
       --set scale=18.2 --set threshold=90 --missing status=no_file
 
-  noisewise regress answers.csv "answer ~ age" --law bernoulli --by arm \\
-      --mechanism direct=direct-question --mechanism dice=forced-response \\
+  noisewise regress answers.csv "answer ~ age" --law bernoulli --by arm \
+      --mechanism direct=direct-question --mechanism dice=forced-response \
       --set dice.truth=p --prior "age=Normal(0,1)"
 
-  noisewise regress ban.csv "answer ~ age" --law bernoulli \\
-      --mechanism stochastic-lie-detector --set truth=honest --set p=share \\
+  noisewise regress ban.csv "answer ~ age" --law bernoulli \
+      --mechanism stochastic-lie-detector --set truth=honest --set p=share \
       --prior "honest=Uniform(0,1)"
 
 A value of --set is a number, a fraction, the name of a column, or that of a
@@ -39,11 +39,13 @@ parameter that is not known and has a --prior.
 Laws of --prior: Normal, HalfNormal, StudentT, Cauchy, HalfCauchy, Laplace,
 Uniform, Beta, Gamma, InverseGamma, Exponential, LogNormal.
 
-Mechanisms: forced-response, warner, unrelated-question, crosswise, triangular,
-stochastic-lie-detector, direct-question; laplace, gaussian, discrete-laplace,
-discrete-gaussian, exact, all with --set threshold=; rounded.
+Mechanisms, with what --set sets: forced-response (truth, yes), warner (p),
+unrelated-question (p, prevalence), crosswise (p), triangular (p),
+stochastic-lie-detector (truth, p), direct-question; laplace, gaussian,
+discrete-laplace, discrete-gaussian (scale, threshold), exact (threshold);
+rounded (base).
 
-Needs pip install 'noisewise[formula]'. Exit codes as those of infer.
+Needs pip install 'noisewise\[formula]'. Exit codes as those of infer.
 """
 
 _MODEL, _ROWS, _WORK = "The model", "Rows", "How much work"

@@ -35,6 +35,8 @@ _MAX_BYTES = 64 * 2**20
 """Bytes of a file of data: a survey of a million people."""
 _OTHER_MARKS = ";\t|"
 """What separates cells in files that are not separated by commas."""
+_FIRST_ROW = 2
+"""The number of the first row below the names of the columns, as spreadsheets count."""
 _FREE = ("schema", "schema_version", "noisewise", "argv")
 """What may differ between a run and its repetition."""
 _PARTS = (REGRESSION, "run.json", "journal", "posterior", "certificate.json", "report.html")
@@ -187,6 +189,7 @@ class RegressionRequest:
             )
         if self.absent is not None:
             require_column(outcome, frame, name, "The formula")
+        frame.index = pd.RangeIndex(_FIRST_ROW, _FIRST_ROW + len(frame))
         return frame.rename(columns=lambda column: str(column).strip())
 
     def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -287,5 +290,6 @@ class RegressionRequest:
         if other:
             words = ", ".join("the data" if name == "sha256" else name for name in other)
             raise InvalidInputError(
-                f"{self.out} holds another regression ({words} differ): choose another --out."
+                f"{self.out} holds another regression (not the same: {words}): choose another"
+                " folder, --out runs/NAME."
             )

@@ -94,12 +94,20 @@ class Analysis:
     priors: Mapping[str, str]
     findings: tuple[UnusualScale | Finding, ...]
 
+    @property
+    def rows_in_words(self) -> str:
+        """How many rows there are, and how many were suppressed or have no outcome."""
+        absent, mechanism = np.isnan(self.observed), self.model.mechanism
+        width = mechanism.width or len(absent) + mechanism.num_unknown
+        measured = mechanism.measured(width)[: len(absent)]
+        kinds = {"suppressed": absent & measured, "without an outcome": absent & ~measured}
+        told = [f"{rows.sum():,} {kind}" for kind, rows in kinds.items() if rows.any()]
+        return f"{len(absent):,} rows" + (f", of them {' and '.join(told)}" if told else "")
+
     def __repr__(self) -> str:
-        missing = int(np.isnan(self.observed).sum())
-        without = f", {missing} of them without an outcome" if missing else ""
         lines = [
             f"{self.formula.text}",
-            f"  {self.family.name}, link {self.link_name}; {len(self.observed)} rows{without}",
+            f"  {self.family.name}, link {self.link_name}; {self.rows_in_words}",
             f"  {self.model.mechanism.describe()}",
             *(f"  {name} ~ {law}" for name, law in self.priors.items()),
             *(f"  Note: {finding}" for finding in self.findings),

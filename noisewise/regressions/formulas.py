@@ -25,6 +25,11 @@ _OUTCOME = re.compile(
     r"\s*(?:(?:p|prop|proportion)\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)|([^()]+?))\s*"
 )
 
+_CALL = re.compile(r"\w\([^()]*\)|\{[^{}]*\}|(?<!\w)\([^()+:*/|~-]*\)")
+"""A function without parentheses inside, or parentheses around a single name or number."""
+_POWER = re.compile(r"[\w.]+\s*\*\*\s*\w+")
+"""A power of a column; that of a sum of columns, (a + b)**2, stands for their interactions."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
@@ -237,12 +242,28 @@ def _named(term: Any) -> frozenset[str]:
 
 def _described(text: Any, right: str) -> Any:
     """The terms of the right side of a formula."""
+    _check_powers(text, right)
     try:
         return _formulae().model_description(right)
     except MissingDependencyError:
         raise
     except Exception as error:
         raise InvalidInputError(f"The formula {text!r} cannot be read: {error}") from error
+
+
+def _check_powers(text: Any, right: str) -> None:
+    """Refuse ^, and powers of columns outside of functions, which formulae takes for the columns
+    themselves.
+    """
+    outside, before = re.sub("`[^`]*`", "name", right), ""
+    has_caret = "^" in outside
+    while outside != before:  # functions are names, those inside of others first
+        before, outside = outside, _CALL.sub(" name ", outside)
+    if has_caret or _POWER.search(outside):
+        raise InvalidInputError(
+            f"The formula {text!r} has a power {'with ^' if has_caret else 'outside of I()'}: write"
+            ' it with ** inside I(), as in "answer ~ age + I(age**2)".'
+        )
 
 
 def _usable(name: str) -> str:

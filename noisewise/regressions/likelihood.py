@@ -50,7 +50,7 @@ PROFILE_COLUMNS = ("symmetric low", "symmetric high", "profile low", "profile hi
 """The columns of `MaximumLikelihood.profiles`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MaximumLikelihood:
     """What `nw.maximum_likelihood` returns.
 
@@ -76,6 +76,15 @@ class MaximumLikelihood:
     num_agreeing: int
     profiles: pd.DataFrame | None = None
     findings: tuple[Finding, ...] = ()
+
+    def __repr__(self) -> str:
+        """The table, and what was reached."""
+        said = [finding.sentence for finding in self.findings]
+        reached = (
+            f"log likelihood {self.log_likelihood:.3f}, reached from {self.num_agreeing} of"
+            f" {self.num_starts} starts"
+        )
+        return "\n".join([self.to_frame().to_string(), reached, *said])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each parameter, with profile intervals where they were asked for."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from noisewise.regressions.analysis import Analysis
+    from noisewise.regressions.formulas import Columns
 
 _STEP = 1e-3
 """Standard deviations of a column by which it is moved for a derivative: differences are right to
@@ -55,6 +56,7 @@ class Coefficient:
         name: Its name among the parameters.
         column: The name of its column or category.
         label: The category; "" for a column of numbers.
+        base: The category in place of which it stands, "the base" where it is not known.
         binary: Whether the column holds 0 and 1 alone.
     """
 
@@ -62,6 +64,7 @@ class Coefficient:
     column: str
     label: str
     binary: bool
+    base: str = "the base"
 
     def sentence(self, analysis: Analysis, row: Any) -> str:
         """The coefficient in plain words.
@@ -79,13 +82,16 @@ class Coefficient:
             what = f"the odds of {noun}" if link == "logit" else noun
             verb = "are" if link == "logit" else "is"
             if self.label:
-                return f"{self.column} {self.label}: {what} {verb} {found} times the base's."
+                of_base = f"{'those' if link == 'logit' else 'that'} of {self.base}"
+                return f"{self.column} {self.label}: {what} {verb} {found} times {of_base}."
             if self.binary:
                 return f"Where {self.column} is 1 and not 0, {what} {verb} multiplied by {found}."
             return f"Each further unit of {self.column} multiplies {what} by {found}."
         scale = noun if link == "identity" else f"the {link} of {noun}"
         if self.label:
-            return f"{self.column} {self.label}: {scale} differs from the base's by {found}."
+            return (
+                f"{self.column} {self.label}: {scale} differs from that of {self.base} by {found}."
+            )
         if self.binary:
             return f"Where {self.column} is 1 and not 0, {scale} changes by {found}."
         return f"Each further unit of {self.column} changes {scale} by {found}."
@@ -113,7 +119,16 @@ def coefficients_of(analysis: Analysis) -> Iterator[Coefficient]:
             values = part.values[:, place]
             name = f"{part.name}[{label}]" if part.labels else part.name
             if name != "Intercept":
-                yield Coefficient(name, part.name, label, bool(np.isin(values, (0, 1)).all()))
+                binary = bool(np.isin(values, (0, 1)).all())
+                yield Coefficient(name, part.name, label, binary, _base(analysis, part))
+
+
+def _base(analysis: Analysis, part: Columns) -> str:
+    """The category of a column that has no coefficient."""
+    if part.name not in analysis.data.columns:
+        return "the base"
+    without = {str(level) for level in _levels(analysis.data[part.name])} - set(part.labels)
+    return without.pop() if len(without) == 1 else "the base"
 
 
 def ratios(

@@ -58,6 +58,7 @@ def answer(
     prior: pd.DataFrame | None,
     naive: pd.DataFrame | None,
     truth: dict[str, float],
+    said: bool = False,
 ) -> Markup:
     """The section.
 
@@ -68,6 +69,7 @@ def answer(
         prior: The summary of the prior, shown for comparison.
         naive: The summary of the answer that ignores the noise, shown for comparison.
         truth: True values by name, where they are known.
+        said: Whether the page's first sentence, of another quantity, is the answer.
     """
     columns = ["quantity", "estimate", "95% interval"]
     columns += ["truth"] if truth else []
@@ -79,7 +81,7 @@ def answer(
     return section(
         "answer",
         "The answer",
-        paragraphs(sentence(posterior, chosen, summary.loc[chosen])),
+        paragraphs("" if said else sentence(posterior, chosen, summary.loc[chosen])),
         paragraphs(_about_truth(chosen, summary, truth), _about_naive(chosen, summary, naive)),
         table(caption, columns, rows),
         paragraphs(
@@ -100,9 +102,14 @@ def _row(name: str, row: Any, prior: Any, naive: Any, truth: dict[str, float]) -
         cells.append(_with_interval(naive.loc[name], sd) if name in naive.index else "")
     cells.append(number(sd, sd))
     if prior is not None:
-        cells.append(number(prior.loc[name, "sd"], sd) if name in prior.index else "")
+        cells.append(_sd(prior.loc[name, "sd"]) if name in prior.index else "")
     cells += [number(row["median"], sd), _interval(row["hdi low"], row["hdi high"], sd)]
     return cells
+
+
+def _sd(sd: float) -> str:
+    """An sd with two digits."""
+    return number(sd, sd)
 
 
 def _interval(low: float, high: float, sd: float) -> str:

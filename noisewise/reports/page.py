@@ -133,6 +133,7 @@ def write_report(
         else sentence(posterior, chosen, summary.loc[chosen])
     )
     shown = pictures.Shown.of(posterior, prior, known)
+    rows = () if analysis is None else tuple(f"row {row}" for row in analysis.data.index)
     body = [
         element("h1", title),
         element(
@@ -142,10 +143,18 @@ def write_report(
             _privacy(mechanism, release),
             class_="lead",
         ),
-        released(model, observed, release),
-        answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
+        released(model, observed, release, rows),
+        answer(
+            posterior,
+            summary,
+            chosen,
+            prior=before,
+            naive=_naive(naive),
+            truth=known,
+            said=usable and chosen not in known,
+        ),
         regression_section(analysis, posterior, weights),
-        _hidden(posterior, model, observed, release, mechanism),
+        _hidden(posterior, model, observed, release, mechanism, rows),
         pictures.posterior_pictures(shown),
         pictures.fan_picture(
             posterior, model, observed, certificate, simulations=quick_check.num_affordable
@@ -181,12 +190,13 @@ def _hidden(
     observed: Any,
     release: Release | None,
     mechanism: Any,
+    rows: tuple[str, ...],
 ) -> Markup:
     """The confidential numbers, where the answer has them."""
     if mechanism is None or observed is None:
         return Markup("")
     k = len(observed)
-    names = names_of(model, release, k)
+    names = rows or names_of(model, release, k)
     return hidden(posterior, observed, names, mechanism.noise_sd(k), mechanism.measured(k))
 
 

@@ -55,11 +55,9 @@ def regression_section(
 
 
 def _model(analysis: Analysis) -> str:
-    missing = int(np.isnan(analysis.observed).sum())
-    without = f", {missing:,} of them without an outcome" if missing else ""
     return (
         f"{analysis.formula.text}: {analysis.family.name} law, link {analysis.link_name};"
-        f" {len(analysis.observed):,} rows{without}. All else being equal:"
+        f" {analysis.rows_in_words}. All else being equal:"
     )
 
 
@@ -90,7 +88,7 @@ def _picture(analysis: Analysis, posterior: AbstractPosterior) -> Markup:
         what = "coefficient"
         ax = forest(draws, names=safe, reference=0.0)
     ax.set_xlabel(f"{what}: median, 50% and 95% intervals")
-    words = f"The {what} of each column; the dashed line is no effect."
+    words = f"The {what} for each column; the dashed line is no effect."
     return captioned(words, picture(ax.get_figure(root=True), f"Forest plot. {words}"))
 
 
@@ -105,15 +103,15 @@ def averages(analysis: Analysis, posterior: AbstractPosterior, weights: Any) -> 
     found = analysis.prevalence(posterior, weights=weights)
     low, high = (found[name] for name in found.index if name.endswith("%"))
     outcome = analysis.formula.outcome
+    rows = "all rows" if weights is None else "all rows, weighted,"
     what = (
-        f"The share of a true yes to {outcome}"
+        f"The share of a true yes to {outcome} over {rows}"
         if analysis.family.name == "bernoulli"
-        else f"The expected {outcome}, on average"
+        else f"The average over {rows} of the expected {outcome}"
     )
-    how = "" if weights is None else ", weighted"
     given = "" if posterior.report.exact else ", if the approximation is right"
     return (
-        f"{what} over all rows{how} is about {number(found['mean'], found['sd'])}, and with 95%"
+        f"{what} is about {number(found['mean'], found['sd'])}, and with 95%"
         f" probability between {number(low, found['sd'])} and {number(high, found['sd'])}{given}."
     )
 

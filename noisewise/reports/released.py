@@ -21,7 +21,9 @@ from noisewise.mechanisms.guarantees import (
     ZeroConcentratedDP,
 )
 from noisewise.model.private_model import PrivateModel
+from noisewise.queries import AbstractQuery, FunctionQuery
 from noisewise.reports.html import facts, number, paragraphs, section, table
+from noisewise.simulators import StatisticLaw
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -33,9 +35,14 @@ _DELTA = 1e-6
 
 
 def released(
-    model: PrivateModel | None, observed: Float[np.ndarray, " kp"] | None, release: Release | None
+    model: PrivateModel | None,
+    observed: Float[np.ndarray, " kp"] | None,
+    release: Release | None,
+    names: tuple[str, ...] = (),
 ) -> Markup:
-    """The section; `release` says more than the model does where both are there."""
+    """The section; `release` says more than the model does where both are there, and `names`, of
+    the published numbers, go before those of either.
+    """
     mechanism = (
         release.mechanism if release is not None else model.mechanism if model is not None else None
     )
@@ -51,7 +58,9 @@ def released(
         "What was released",
         paragraphs(release.description if release is not None else ""),
         facts(_facts(mechanism, model, release)),
-        "" if values is None else _values(mechanism, values, names_of(model, release, len(values))),
+        ""
+        if values is None
+        else _values(mechanism, values, names or names_of(model, release, len(values))),
     )
 
 
@@ -142,12 +151,13 @@ def _facts(
     ]
     if release is not None and release.requested not in (None, guarantee):
         rows.append(("Asked for", f"{release.requested!r}"))
-    if guarantee is None or promises_something(mechanism, guarantee):
+    is_stated = guarantee is None and release is not None
+    if is_stated or (guarantee is not None and promises_something(mechanism, guarantee)):
         relation = mechanism.neighbours if release is None else release.neighbours
         rows.append(("Neighbours", relation.describe()))
     if model is not None:
         width = model.statistic_width - mechanism.num_unknown
-        rows.append(("Statistics", _counted(width, type(model.query).__name__)))
+        rows.append(("Statistics", _counted(width, model.query)))
     records = (
         release.num_records
         if release is not None
@@ -155,6 +165,8 @@ def _facts(
         if model is not None
         else None
     )
+    if records is None and model is not None and isinstance(model.simulator, StatisticLaw):
+        return rows  # the numbers themselves have a law: there are no records
     return [*rows, ("Records", "not stated" if records is None else f"{records:,}")]
 
 
@@ -172,8 +184,9 @@ def _whose_word(mechanism: AbstractMechanism, release: Release | None) -> str:
     return ""
 
 
-def _counted(num: int, query: str) -> str:
-    return f"{num:,} number{'' if num == 1 else 's'} by {query}"
+def _counted(num: int, query: AbstractQuery) -> str:
+    by = "" if isinstance(query, FunctionQuery) else f" by {type(query).__name__}"
+    return f"{num:,} number{'' if num == 1 else 's'}{by}"
 
 
 def names_of(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:
@@ -209,8 +222,7 @@ def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, 
         )
         for name, value, sd, was in shown
     ]
-    more = len(values) - len(shown)
-    return join(
-        table("The published numbers", columns, rows),
-        paragraphs(f"{more:,} more are not shown." if more else ""),
-    )
+    more, absent = len(values) - len(shown), int(np.isnan(values).sum())
+    left_out = f"{more:,} more are not shown." if more else ""
+    count = f"Of all {len(values):,} numbers {absent:,} are not there." if more and absent else ""
+    return join(table("The published numbers", columns, rows), paragraphs(left_out, count))

@@ -26,7 +26,8 @@ _WORDING = Wording(
 
 MEASURED = {
     "route": "How the answer was found",
-    "effective size": "Independent draws that it is worth",
+    "effective size": "Independent draws that it is worth, where it is worth least",
+    "gradients per draw": "Gradients computed for each draw",
     "integrated out": "Drawn from the prior inside each simulation",
     "R-hat": "Agreement of the chains (R-hat; at most 1.01 is good)",
     "Pareto k": "Tail of the weights (Pareto k; at most 0.7 is good, 0.67 of 1,000 draws)",

@@ -135,6 +135,7 @@ def test_listing_loads_nothing_heavy():
             (name,)
             for name in (
                 "infer",
+                "regress",
                 "release",
                 "resume",
                 "report",
@@ -155,6 +156,14 @@ def test_help_at_every_level(run, words):
     if words:
         assert "Example" in result.stdout
         assert f"noisewise {words[0]}" in result.stdout.split("Example")[1]
+
+
+def test_help_shows_what_extras_are_called_and_breaks_no_line(run):
+    """Brackets are markup unless escaped; lines of more than 78 columns break into two."""
+    assert "pip install 'noisewise[formula]'" in run("regress", "--help").stdout
+    for words in ("regress", "import"):
+        told = run(words, "--help").stdout.split("Examples:")[1]
+        assert not [line for line in told.splitlines() if 0 < len(line.strip()) < 8]
 
 
 def test_no_arguments_show_help_and_the_version_is_told(run):

@@ -105,7 +105,7 @@ def test_a_run_is_shown_again_and_holds_one_regression(run, folder, quick):
         assert other.exit_code == 1
         assert "holds another regression" in other.stderr
     (folder / "survey.csv").write_text((folder / "survey.csv").read_text().replace("2.1", "2.2"))
-    assert "the data differ" in run(*shlex.split(LINE)).stderr
+    assert "not the same: the data" in run(*shlex.split(LINE)).stderr
     assert "repeat the command" in run("resume", "run").stderr
 
 

@@ -50,6 +50,8 @@ def test_the_estimate_is_that_of_fisher_scoring():
     assert np.allclose(found.standard_errors, errors[0], rtol=1e-4)
     assert np.allclose(found.score_standard_errors, errors[1], rtol=1e-4)
     assert np.isclose(found.log_likelihood, value, atol=1e-8)
+    assert "from scores" in repr(found)
+    assert "reached from 2 of 2 starts" in repr(found)
     wrong, *_ = by_scoring(frame, 0.9)  # planted: another design
     assert not np.allclose(found.estimate, wrong, atol=1e-2)
 

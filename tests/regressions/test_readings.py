@@ -123,6 +123,7 @@ def test_coefficients_in_words(fitted):
     assert "(95%: 0." in age
     assert female.startswith("Where female is 1 and not 0, the odds")
     assert south.startswith("region South: the odds of a true yes to answer are ")
+    assert south.endswith(" times those of North.")
     counts = nw.regression("count ~ age", survey(), law="poisson", mechanism=M.Exact())
     drawn = Draws(np.random.default_rng(0).normal(size=(50, 2)), counts.model.names, Report("made"))
     assert counts.in_words(drawn)[0].startswith(
@@ -164,6 +165,7 @@ def test_rows_that_were_not_measured_are_not_suppressed_ones():
     analysis = nw.regression("count ~ 1", frame, law="poisson", mechanism=noise, missing="lost")
     assert np.flatnonzero(~analysis.model.mechanism.measured(40)).tolist() == [3]
     assert np.isnan(analysis.observed[[3, 5]]).all()
+    assert "40 rows, of them 1 suppressed and 1 without an outcome" in repr(analysis)
     small = M.Thresholded(M.DiscreteLaplace(scale=2.0), above=5.0)
     with pytest.raises(InvalidInputError, match="releases multiples of 1 that are at least 5, or"):
         nw.regression("count ~ 1", frame, law="poisson", mechanism=small, missing="lost")

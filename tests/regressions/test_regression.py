@@ -166,7 +166,7 @@ def test_columns_of_the_mechanism_and_missing_outcomes_go_row_by_row():
     expected = answered(-1.0 + 0.2 * frame["age"], frame["answer"], frame["truth"])
     expected[[2, 7]] = 0.0
     assert np.allclose(found, expected, atol=1e-10)
-    assert "2 of them without an outcome" in repr(analysis)
+    assert "12 rows, of them 2 without an outcome" in repr(analysis)
 
 
 def test_a_suppressed_outcome_is_not_a_missing_one():
@@ -239,6 +239,11 @@ MISTAKES = {
         "law is one of",
     ),
     "no tilde": (lambda: forced(survey(), "answer"), "must name an outcome"),
+    "a power as in R": (lambda: forced(survey(), "answer ~ I(age^2)"), "has a power with ^"),
+    "a power that formulae drops": (
+        lambda: forced(survey(), "answer ~ age + age**2"),
+        "outside of I()",
+    ),
     "offset inside": (lambda: forced(survey(), "answer ~ offset(age)"), "argument offset="),
     "no trials": (
         lambda: nw.regression("count ~ 1", survey(), law="binomial", mechanism=M.Exact()),

@@ -6,6 +6,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.posteriors import Draws, Report
+from noisewise.reports import write_report
 from noisewise.reports.regression import _shared, averages, regression_section
 
 M = nw.mechanisms
@@ -50,6 +51,26 @@ def test_a_column_in_several_terms_is_told(fitted):
     for formula, told in (("rr ~ age + I(age**2)", True), ("rr ~ age + female", False)):
         analysis = nw.regression(formula, frame, law="bernoulli", mechanism=forced)
         assert ("age stands in several terms" in _shared(analysis)) == told
+
+
+def test_the_page_of_a_regression_speaks_of_its_rows(fitted, tmp_path):
+    frame = pd.DataFrame({"visits": [12.0, np.nan, 15.0, 30.0], "rural": [0, 1, 0, 1]}).set_axis(
+        [2, 3, 4, 5]
+    )
+    noise = M.Thresholded(M.DiscreteGaussian(scale=2.0), above=5.0)
+    analysis = nw.regression("visits ~ rural", frame, law="poisson", mechanism=noise)
+    theta = np.random.default_rng(0).normal([2.5, 0.2], 0.1, (400, 2))
+    posterior = Draws(theta, analysis.model.names, Report("made", exact=True))
+    page = write_report(tmp_path / "a.html", posterior, title="Visits", model=analysis).read_text()
+    for words in (
+        "The average over all rows of the expected visits is about",
+        ">row 3<",
+        "of them 1 suppressed",
+        ">2.5<",
+    ):
+        assert words in page, words
+    for words in ("rural is about", "FunctionQuery", "Records", "Neighbours", "s[0]"):
+        assert words not in page, words
 
 
 def test_weights_move_the_average(fitted):
