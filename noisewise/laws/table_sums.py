@@ -18,6 +18,7 @@ without one.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,12 @@ from noisewise.laws.tables import BLOCK, Part, Table
 
 _ENOUGH = 36.0
 """Nats below the sum at which it may end: e^-36 = 2e-16."""
+_LARGEST = 650.0
+"""Log of numbers by which others are divided, at most: e^709 is the largest float64."""
+_ROOM = 350.0
+"""Log of a sum, relative to its first number, that is far from overflow: where a sum overflows, at
+709, tables alone say that what was released is impossible, and chains turn back.
+"""
 
 Full = Callable[[AbstractRatios, Any, Parameters, Any, Array], Array]
 """(kind, settings, parameters, mechanism, values) -> log p, cell by cell, for any parameters."""
@@ -102,8 +109,8 @@ def _value_and_slopes(
 
 
 def falls_short(kind: AbstractRatios, parameters: Parameters, table: Table) -> Array:
-    """Whether the sum of some cell does not end within the table."""
-    found = [_sums(kind, _of(parameters, part), part)[2] for part in table.parts]
+    """Whether the sum of some cell does not end within the table, or is near overflow."""
+    found = [_sums(kind, _of(parameters, part), part, _ROOM)[2] for part in table.parts]
     return functools.reduce(jnp.logical_or, found)
 
 
@@ -120,8 +127,12 @@ def _joined(parts: list[Array], table: Table) -> Array:
     return joined[..., table.back.astype(int)]
 
 
-def _sums(kind: AbstractRatios, parameters: Parameters, part: Part) -> tuple[Any, Any, Any]:
-    """log p(y), its derivatives in the parameters, and whether a sum does not end."""
+def _sums(
+    kind: AbstractRatios, parameters: Parameters, part: Part, room: float = math.inf
+) -> tuple[Any, Any, Any]:
+    """log p(y), its derivatives in the parameters, and whether a sum does not end, or has no room
+    left to overflow.
+    """
     common, zeros = kind.common(parameters) / part.unit, jnp.zeros_like(parameters[0])
     shapes = kind.of_each(parameters, part.low) is not None
 
@@ -158,8 +169,8 @@ def _sums(kind: AbstractRatios, parameters: Parameters, part: Part) -> tuple[Any
     last = at(jnp.minimum(part.high, most))(parameters)[1] - at_low + part.last
     last = jnp.where(jnp.isneginf(part.last) | (part.high >= most), -jnp.inf, last)
     fallen = jnp.maximum(part.first, last) - log_p <= -_ENOUGH
-    value = at_low + log_p + part.top
-    return value, slopes, ~jnp.all(fallen & jnp.isfinite(log_p) & jnp.isfinite(at_low))
+    fine = fallen & jnp.isfinite(log_p) & (log_p <= room) & jnp.isfinite(at_low)
+    return at_low + log_p + part.top, slopes, ~jnp.all(fine)
 
 
 def draw(
@@ -197,8 +208,11 @@ def draw(
 def _below(
     kind: AbstractRatios, parameters: Parameters, part: Part, u: Array, log_sum: Array
 ) -> Array:
-    """How many numbers have sums, up to each, below a share u of the whole."""
-    common, wanted = kind.common(parameters) / part.unit, u * jnp.exp(log_sum)
+    """How many numbers have sums, up to each, below a share u of the whole. Weights are divided by
+    the whole: by themselves they overflow where terms are small.
+    """
+    size = jnp.clip(log_sum, -_LARGEST, _LARGEST)
+    common, wanted = kind.common(parameters) / part.unit, u * jnp.exp(log_sum - size)
 
     def step(state: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[Any, None]:
         weight, total, count = state
@@ -207,8 +221,9 @@ def _below(
         return (weight, total, count + (total < wanted)), None
 
     places = jnp.arange(part.terms.shape[0], dtype=u.dtype)
-    start = (jnp.ones_like(u), jnp.zeros_like(u), jnp.zeros_like(u))
-    return jax.lax.scan(step, start, (part.terms, places))[0][2]
+    start = (jnp.exp(-size), jnp.zeros_like(u), jnp.zeros_like(u))
+    below = jax.lax.scan(step, start, (part.terms, places))[0][2]
+    return jnp.minimum(below, part.high - part.low)
 
 
 def _unless(

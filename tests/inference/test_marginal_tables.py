@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.inference.marginal.marginal_nuts import MarginalDensity
+from noisewise.inference.marginal.marginal_nuts import MarginalDensity, _starts
 
 MODEL = nw.PrivateModel(
     prior=nw.Prior({"rate": dist.LogNormal(3.0, 1.0).expand([2])}),
@@ -43,3 +43,20 @@ def test_other_laws_do_without_tables():
     density = MarginalDensity.of(model, np.array([0.5])).by_tables_alone(True)
     assert not density.plan.by_table_alone
     assert density.holds(np.zeros((1, 1)))
+
+
+HIGH = nw.PrivateModel(
+    prior=nw.Prior({"rate": dist.LogNormal(16.0, 1.0)}),
+    simulator=nw.simulators.StatisticLaw(lambda theta: dist.Poisson(theta["rate"]).expand([2])),
+    mechanism=nw.mechanisms.DiscreteGaussian(scale=20.0),
+)
+"""Tables say of every draw of the prior that the data are impossible."""
+
+
+def test_starts_that_tables_do_not_reach_are_told():
+    full = MarginalDensity.of(HIGH, np.array([300.0, 320.0]))
+    key = jax.random.key(0)
+    assert not _starts(key, full.by_tables_alone(True), 4)[1]
+    starts, possible = _starts(key, full, 4)
+    assert possible
+    assert np.exp(starts).max() < 1e7  # the least unlikely

@@ -29,7 +29,7 @@ from noisewise.laws.routes import AbstractRoute, route_of, table_falls_short, ta
 from noisewise.laws.tables import Table
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import AbstractPosterior, Kind, StopKind
+from noisewise.posteriors import AbstractPosterior, Kind, Stop, StopKind
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import as_pytree
 from noisewise.simulators import StatisticLaw
@@ -143,10 +143,15 @@ class MarginalNUTS(AbstractMethod):
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         start_key, chain_key, statistic_key = jax.random.split(key, 3)
         density = MarginalDensity.of_distinct_rows(run.model, run.observed).by_tables_alone(True)
-        chains, trace = self._moved(run, start_key, chain_key, density)
-        if not (holds := density.holds(trace.pooled("theta"))):
+        starts, holds = _starts(start_key, density, self.num_chains)
+        if holds:
+            chains, trace = self._moved(run, chain_key, density, starts)
+            holds = density.holds(trace.pooled("theta"))
+        if not holds:
             density = dataclasses.replace(density, near=None).by_tables_alone(False)
-            chains, trace = self._moved(run, start_key, chain_key, density)
+            starts, _ = _starts(start_key, density, self.num_chains)
+            run.stop = Stop()  # that of the chains before is none
+            chains, trace = self._moved(run, chain_key, density, starts)
         if density.counts is not None:
             density = MarginalDensity.of(run.model, run.observed).by_tables_alone(holds)
         self._warn_of_totals(run)
@@ -162,12 +167,10 @@ class MarginalNUTS(AbstractMethod):
         return finished_draws(run, trace, settled=True, sound=sound, statistics=statistics)
 
     def _moved(
-        self, run: InferenceRun, start_key: Array, chain_key: Array, density: MarginalDensity
+        self, run: InferenceRun, chain_key: Array, density: MarginalDensity, starts: np.ndarray
     ) -> tuple[Chains, Trace]:
         """Chains until they are done, or a budget is."""
-        chains = Chains(
-            run, chain_key, density, density.prior, _starts(start_key, density, self.num_chains)
-        )
+        chains = Chains(run, chain_key, density, density.prior, starts)
         trace = Trace(self.target_ess)
         usual = _WARMUP_WITH_EFFECTS if chains.has_effects else _WARMUP
         num_warmup = self.num_warmup or usual
@@ -367,8 +370,12 @@ def _log_likelihoods(density: MarginalDensity, theta: Array) -> Array:
     return jax.lax.map(density.log_likelihood, theta, batch_size=batch_size)
 
 
-def _starts(key: Array, density: MarginalDensity, num_chains: int) -> Float[np.ndarray, "c p"]:
-    """Distinct draws of the prior, those that the data do not rule out before others."""
+def _starts(
+    key: Array, density: MarginalDensity, num_chains: int
+) -> tuple[Float[np.ndarray, "c p"], bool]:
+    """Distinct draws of the prior, those that the data do not rule out before others; and whether
+    there are as many of these as chains.
+    """
     prior_key, choice_key = jax.random.split(key)
     most = _STARTS_PER_CHAIN * num_chains
     num = int(np.clip(_MOST_CELLS // len(density.observed), 4 * num_chains, most))
@@ -381,4 +388,5 @@ def _starts(key: Array, density: MarginalDensity, num_chains: int) -> Float[np.n
         power = min(1.0, _START_NATS / max(np.ptp(finite[finite >= np.median(finite)]), 1e-9))
         values = power * values
     order = np.argsort(-(values + generator(choice_key).gumbel(size=num)))
-    return np.asarray(density.prior.unconstrain(theta[order[:num_chains]]))
+    starts = np.asarray(density.prior.unconstrain(theta[order[:num_chains]]))
+    return starts, finite.size >= num_chains
