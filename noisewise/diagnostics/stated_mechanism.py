@@ -199,18 +199,18 @@ def compare_designs(
         probabilities: Draws of p.
 
     Returns:
-        The test; None where there are no two designs of 20 rows.
+        The test; None where there are no two designs of 20 rows that tell something.
 
     Reference: Rao (1948), Proc. Camb. Phil. Soc. 44, 50-57, whose score test it is.
     """
     from scipy import stats
 
-    counts = np.bincount(answers.design)
-    chosen = np.flatnonzero(counts >= _FEWEST_ROWS)
+    slope = answers.yes - answers.no
+    telling = np.bincount(answers.design, np.abs(slope) > _SAME)
+    chosen = np.flatnonzero(telling >= _FEWEST_ROWS)
     if len(chosen) < 2:
         return None
     p = np.clip(probabilities.mean(axis=0), _SAME, 1.0 - _SAME)
-    slope = answers.yes - answers.no
     q = np.clip((p - answers.no) / np.where(slope == 0.0, 1.0, slope), _SAME, 1.0 - _SAME)
     a = slope * q * (1.0 - q) / (p * (1.0 - p))
     by_design = (answers.design == chosen[:, None]) * a

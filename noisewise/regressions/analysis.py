@@ -159,7 +159,7 @@ class Analysis:
             frame: As in `predict`.
             offset: As in `predict`.
             weights: A weight for each row; equal by default.
-            by: Columns whose entries make groups.
+            by: Columns whose entries make groups; a row that lacks one is in none.
             level: Probability of the interval.
 
         Returns:
@@ -175,8 +175,10 @@ class Analysis:
             found = summaries(self._means(posterior, rows, w[:, None]), level)
             return pd.Series({name: float(value[0]) for name, value in found.items()})
         grouped = given.groupby(require_by(given, by), sort=True, observed=True)
-        members = np.zeros((rows.num, grouped.ngroups))
-        members[np.arange(rows.num), grouped.ngroup()] = w
+        members, group = np.zeros((rows.num, grouped.ngroups)), grouped.ngroup()
+        group = group.fillna(-1).to_numpy(dtype=int)
+        inside = np.flatnonzero(group >= 0)  # a row without an entry is in none
+        members[inside, group[inside]] = w[inside]
         if not members.sum(axis=0).all():
             raise InvalidInputError("The weights of a group add up to 0: leave out its rows.")
         sizes = grouped.size()
@@ -227,12 +229,14 @@ class Analysis:
         w = self.check_weights(weights, len(self.observed))[:, None]
         effects, kinds = {}, []
         for name in sorted(self.formula.common_variables):
-            for change in changes_of(self.data, name):
+            of_names = name in self.formula.name_variables
+            for change in changes_of(self.data, name, of_names=of_names):
+                each = w / change.per[:, None]
                 before, after = (
-                    self._means(posterior, self._changed(rows), w)
+                    self._means(posterior, self._changed(rows), each)
                     for rows in (change.before, change.after)
                 )
-                effects[change.name] = ((after - before) / change.per)[:, 0]
+                effects[change.name] = ((after - before) * (each.sum() / w.sum()))[:, 0]
                 kinds.append(change.kind)
         table = by_row(effects, level)
         table.insert(0, "change", kinds)

@@ -14,13 +14,13 @@ from scipy import sparse
 
 from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from noisewise.regressions import functions
 from noisewise.regressions.frames import check_covariate, require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _EXAMPLE = '"answer ~ age + female + (1 | district)"'
-_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log1p", "exp", "sqrt", "abs")}
 _OUTCOME = re.compile(
     r"\s*(?:(?:p|prop|proportion)\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)|([^()]+?))\s*"
 )
@@ -119,7 +119,10 @@ class Formula:
 
     def __init__(self, text: Any, frame: pd.DataFrame) -> None:
         formulae = _formulae()
+        from formulae.environment import Environment
+
         self.text, self.outcome, self.trials, self._right = _sides(text)
+        functions.check_names(self.text, self._right)
         self.variables = variables_of(text)
         terms = [_named(term) for term in _described(text, self._right).common_terms]
         self.common_variables = frozenset[str]().union(*terms)
@@ -130,11 +133,14 @@ class Formula:
         self._check(frame)
         try:
             self._matrices = formulae.design_matrices(
-                self._right, frame, "error", extra_namespace={"np": np, **_FUNCTIONS}
+                self._right, frame, "error", env=Environment([functions.namespace()])
             )
         except Exception as error:
-            raise InvalidInputError(f"The formula {text!r} cannot be computed: {error}") from error
+            raise InvalidInputError(
+                f"The formula {text!r} cannot be computed: {functions.why(error)}"
+            ) from error
         self.design = self._design(self._matrices.common, self._matrices.group)
+        self.name_variables = _of_names(self._matrices.common)
         if not self.design.columns and not self.design.effects:
             raise InvalidInputError(f"The formula {text!r} has nothing on its right: write 1.")
 
@@ -170,6 +176,11 @@ class Formula:
                 " array on the scale of the linear predictor."
             )
         values = np.asarray(common[name], dtype=np.float64).reshape(len(common.design_matrix), -1)
+        if not values.shape[1]:
+            raise InvalidInputError(
+                f"{name} is of one category in all rows, which the intercept has: leave it out of"
+                " the formula."
+            )
         spelled = self._spelled.get(_bare(name), _usable(name))
         labels = () if values.shape[1] == 1 and term.kind != "categoric" else term.labels
         return Columns(spelled, tuple(_label(str(label)) for label in labels), values)
@@ -193,6 +204,13 @@ class Formula:
             np.asarray(where).ravel(),
             np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel(),
         )
+
+
+def _of_names(common: Any) -> frozenset[str]:
+    """The columns that are categories, such as those in C(...)."""
+    terms = [] if common is None else common.terms.values()
+    parts = [part for term in terms for part in getattr(term, "components", ())]
+    return frozenset[str]().union(*(_named(part) for part in parts if part.kind == "categoric"))
 
 
 def _formulae() -> Any:

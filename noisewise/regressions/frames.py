@@ -46,6 +46,10 @@ def require_columns(frame: pd.DataFrame, names: Collection[str], where: str) -> 
                 f"{where} has {name!r}, which is no column of the data: {hint}Columns are"
                 f" {', '.join(map(repr, columns))}."
             )
+        if list(frame.columns).count(name) > 1:
+            raise InvalidInputError(
+                f"{where} has {name!r}, which several columns of the data are called: rename them."
+            )
 
 
 def check_covariate(frame: pd.DataFrame, name: str) -> None:

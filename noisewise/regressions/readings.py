@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from noisewise.regressions.analysis import Analysis
     from noisewise.regressions.formulas import Columns
 
-_STEP = 1e-3
-"""Standard deviations of a column by which it is moved for a derivative: differences are right to
-1e-6 of it, and rounding is far below."""
+_STEP = 1e-6
+"""Standard deviations of a column by which it is moved for a derivative: one-sided differences, at
+the ends of its range, are right to about as much, and rounding is below it."""
 
 RATIOS = {"logit": "odds ratio", "log": "ratio of means"}
 """What the exponential of a coefficient is, by link."""
@@ -56,7 +56,8 @@ class Coefficient:
         name: Its name among the parameters.
         column: The name of its column or category.
         label: The category; "" for a column of numbers.
-        base: The category in place of which it stands, "the base" where it is not known.
+        base: The category in place of which it stands, "the base" where it is not
+            known, "" where each has a coefficient of its own.
         binary: Whether the column holds 0 and 1 alone.
     """
 
@@ -81,6 +82,8 @@ class Coefficient:
         if link in RATIOS:
             what = f"the odds of {noun}" if link == "logit" else noun
             verb = "are" if link == "logit" else "is"
+            if self.label and not self.base:
+                return f"{self.column} {self.label}: {what} {verb} {found}, all else being 0."
             if self.label:
                 of_base = f"{'those' if link == 'logit' else 'that'} of {self.base}"
                 return f"{self.column} {self.label}: {what} {verb} {found} times {of_base}."
@@ -88,6 +91,8 @@ class Coefficient:
                 return f"Where {self.column} is 1 and not 0, {what} {verb} multiplied by {found}."
             return f"Each further unit of {self.column} multiplies {what} by {found}."
         scale = noun if link == "identity" else f"the {link} of {noun}"
+        if self.label and not self.base:
+            return f"{self.column} {self.label}: {scale} is {found}, all else being 0."
         if self.label:
             return (
                 f"{self.column} {self.label}: {scale} differs from that of {self.base} by {found}."
@@ -125,6 +130,8 @@ def coefficients_of(analysis: Analysis) -> Iterator[Coefficient]:
 
 def _base(analysis: Analysis, part: Columns) -> str:
     """The category of a column that has no coefficient."""
+    if (part.values.sum(axis=1) == 1.0).all():
+        return ""
     if part.name not in analysis.data.columns:
         return "the base"
     without = {str(level) for level in _levels(analysis.data[part.name])} - set(part.labels)
@@ -168,44 +175,59 @@ class Change:
         kind: What it is, in words.
         before: The rows before it.
         after: The rows after it.
-        per: What the difference is divided by.
+        per: What the difference is divided by, row by row.
     """
 
     name: str
     kind: str
     before: pd.DataFrame
     after: pd.DataFrame
-    per: float
+    per: Float[np.ndarray, " n"]
 
 
-def changes_of(frame: pd.DataFrame, name: str) -> Iterator[Change]:
+def changes_of(frame: pd.DataFrame, name: str, *, of_names: bool = False) -> Iterator[Change]:
     """The changes of a column whose effects are read off: 0 to 1, a category in place of the first
-    one, or a little more of a number.
+    one, or a little more of a number, within its range.
+
+    Args:
+        frame: The rows.
+        name: The column.
+        of_names: Whether its numbers are names of categories.
     """
     import pandas as pd
 
-    column = frame[name]
-    if not pd.api.types.is_numeric_dtype(column.dtype) or column.dtype == bool:
+    column, ones = frame[name], np.ones(len(frame))
+    numeric = pd.api.types.is_numeric_dtype(column.dtype) and column.dtype != bool
+    if numeric and column.isin((0, 1)).all():
+        before, after = (frame.assign(**{name: value}) for value in (0, 1))
+        yield Change(name, "1 in place of 0", before, after, ones)
+    elif numeric and not of_names:
+        yield _derivative(frame, name)
+    else:
         levels = _levels(column)
         base = frame.assign(**{name: _filled(column, levels[0])})
         for level in levels[1:]:
             after = frame.assign(**{name: _filled(column, level)})
-            yield Change(f"{name}[{level}]", f"{level} in place of {levels[0]}", base, after, 1.0)
-        return
-    if column.isin((0, 1)).all():
-        yield Change(
-            name, "1 in place of 0", frame.assign(**{name: 0}), frame.assign(**{name: 1}), 1.0
-        )
-        return
-    step = _STEP * float(column.std() or 1.0)
-    before, after = (frame.assign(**{name: column + sign * step}) for sign in (-1.0, 1.0))
-    yield Change(name, "per unit", before, after, 2.0 * step)
+            yield Change(f"{name}[{level}]", f"{level} in place of {levels[0]}", base, after, ones)
+
+
+def _derivative(frame: pd.DataFrame, name: str) -> Change:
+    """A little more of a number, no further than the column goes: splines end there, and roots."""
+    column = frame[name].astype(float)
+    low, high = float(column.min()), float(column.max())
+    step = _STEP * (float(column.std(ddof=0)) or 1.0)
+    if low == high:
+        low, high = -math.inf, math.inf
+    before, after = (column - step).clip(lower=low), (column + step).clip(upper=high)
+    less, more = (frame.assign(**{name: moved}) for moved in (before, after))
+    return Change(name, "per unit", less, more, (after - before).to_numpy())
 
 
 def _levels(column: pd.Series) -> list[Any]:
-    if hasattr(column, "cat"):
-        return list(column.cat.categories)
-    return sorted(column.unique())
+    """The categories that there are, in the order in which formulas take them."""
+    if getattr(column.dtype, "ordered", False):
+        return [level for level in column.cat.categories if (column == level).any()]
+    return sorted(column.unique().tolist())
 
 
 def _filled(column: pd.Series, level: Any) -> pd.Series:

@@ -122,6 +122,16 @@ def test_designs_that_disagree_are_told_and_those_that_agree_are_not():
     assert compare_designs(together, share_draws(rng, together)).p_value > 0.05
 
 
+def test_a_design_that_tells_nothing_hides_no_disagreement():
+    """Answers by the toss of a coin beside two designs that do not agree."""
+    rng = np.random.default_rng(0)
+    no, yes = np.array([1 / 6, 0.8, 0.5]), np.array([11 / 12, 0.2, 0.5])
+    apart = answers_of(no, yes, [769, 573, 40], [117, 405, 21])
+    found = compare_designs(apart, share_draws(rng, apart))
+    assert found.df == 1
+    assert found.p_value < 1e-4
+
+
 def test_a_column_for_each_design_explains_their_difference():
     rng = np.random.default_rng(0)
     answers = answers_of(np.array([0.2, 0.3]), np.array([0.8, 0.9]), [300, 300], [90, 220])

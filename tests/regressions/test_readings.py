@@ -171,3 +171,70 @@ def test_rows_that_were_not_measured_are_not_suppressed_ones():
         nw.regression("count ~ 1", frame, law="poisson", mechanism=small, missing="lost")
     with pytest.raises(InvalidInputError, match="True and False"):
         nw.regression("count ~ 1", frame, law="poisson", mechanism=noise, missing="age")
+
+
+def effects(formula, frame):
+    analysis = nw.regression(formula, frame, law="bernoulli", mechanism=FORCED)
+    theta = np.random.default_rng(1).normal(0.0, 0.2, (200, len(analysis.model.names)))
+    posterior = Draws(theta, analysis.model.names, Report("made"))
+    return analysis, posterior, analysis.marginal_effects(posterior)
+
+
+def test_marginal_effects_at_the_ends_of_columns():
+    """Numbers that are names, categories that do not occur, roots at 0, and a single row."""
+    frame = survey().assign(area=np.resize([1, 2, 3], 40), tall=np.arange(40) / 4.0)
+    assert effects("answer ~ C(area)", frame)[2].index.tolist() == ["area[2]", "area[3]"]
+    levels = ["East", "North", "South", "West"]
+    some = frame.assign(region=pd.Categorical(frame["region"], categories=levels))
+    found = effects("answer ~ region", some)[2]
+    assert found["change"].tolist() == ["South in place of North", "West in place of North"]
+    assert np.isfinite(effects("answer ~ sqrt(tall)", frame)[2].loc["tall", "mean"])
+    assert np.isfinite(effects("answer ~ age", frame.iloc[:1])[2].loc["age", "mean"])
+    analysis, posterior, found = effects("answer ~ tall", frame)  # against the derivative
+    at = dict(zip(analysis.model.names, posterior.sample(0, 4000).T[..., None], strict=True))
+    q = special.expit(at["Intercept"] + at["tall"] * frame["tall"].to_numpy())
+    expected = (q * (1.0 - q) * at["tall"]).mean()
+    assert np.isclose(found.loc["tall", "mean"], expected, atol=1e-5)
+
+
+def test_rows_without_an_entry_are_in_no_group(fitted):
+    analysis, posterior = fitted
+    frame = survey()
+    some = frame.assign(region=frame["region"].where(np.arange(40) >= 10))
+    found = analysis.prevalence(posterior, frame.assign(town=some["region"]), by="town")
+    expected = analysis.prevalence(posterior, frame.iloc[10:], by="region")
+    np.testing.assert_allclose(found, expected)
+
+
+def test_categories_without_a_base_are_not_compared_with_one():
+    analysis, posterior, _ = effects("answer ~ 0 + region", survey())
+    (north, *_) = analysis.in_words(posterior)
+    assert north.endswith("all else being 0.")
+    assert "base" not in north
+
+
+def test_formulas_call_functions_of_numbers_alone():
+    """Planted: modules that formulae finds where it is called."""
+    for call in (
+        "dataclasses.builtins.eval('1')",
+        "np.f2py.os.getpid()",
+        "np.load('x.npy')",
+        "I(scale.__init__.__globals__)",
+        "C.__builtins__.get('exec')",
+        "np.log['x'](age) + re.sys.exit['x']('1')",
+    ):
+        with pytest.raises(InvalidInputError, match=r"cannot be computed|cannot be read|'\._'"):
+            nw.regression(f"answer ~ {call}", survey(), law="bernoulli", mechanism=FORCED)
+    usable = "answer ~ np.log(age**2) + np.where(age > 4, 1, 0) + scale(age) + exp(female)"
+    assert len(effects(usable, survey())[0].model.names) == 5
+
+
+def test_columns_without_a_say_are_told():
+    frame = survey()
+    with pytest.raises(InvalidInputError, match="one category"):
+        nw.regression(
+            "answer ~ region", frame.assign(region="North"), law="bernoulli", mechanism=FORCED
+        )
+    twice = frame.rename(columns={"female": "age"})
+    with pytest.raises(InvalidInputError, match="several columns"):
+        nw.regression("answer ~ age", twice, law="bernoulli", mechanism=FORCED)
