@@ -21,7 +21,7 @@ from noisewise.mechanisms.guarantees import (
     ZeroConcentratedDP,
 )
 from noisewise.model.private_model import PrivateModel
-from noisewise.queries import AbstractQuery, FunctionQuery
+from noisewise.queries import AbstractQuery
 from noisewise.reports.html import facts, number, paragraphs, section, table
 from noisewise.simulators import StatisticLaw
 
@@ -185,7 +185,7 @@ def _whose_word(mechanism: AbstractMechanism, release: Release | None) -> str:
 
 
 def _counted(num: int, query: AbstractQuery) -> str:
-    by = "" if isinstance(query, FunctionQuery) else f" by {type(query).__name__}"
+    by = f" by {type(query).__name__}" if query.has_spec else ""  # no other has a known name
     return f"{num:,} number{'' if num == 1 else 's'}{by}"
 
 
