@@ -148,7 +148,8 @@ def _outcome(
     if (formula.trials is not None) != (family.name == "binomial"):
         raise InvalidInputError(
             'A binomial outcome is written "p(yes, asked) ~ ..." with law="binomial": the column of'
-            " successes and that of trials; other laws have one column."
+            " successes and that of trials; other laws have one column, and an outcome that is 1"
+            ' or 0 in each row has law="bernoulli".'
         )
     named = [name for name in (formula.outcome, formula.trials) if name is not None]
     require_columns(frame, named, "The outcome")

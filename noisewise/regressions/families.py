@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -139,15 +141,29 @@ _FAMILIES = {
 }
 
 
+_ELSEWHERE = {
+    "logistic": "bernoulli",
+    "binary": "bernoulli",
+    "gaussian": "normal",
+    "nbinom": "negative binomial",
+    "negbin": "negative binomial",
+}
+"""Laws by the names that they have in other packages."""
+
+
 def family_of(name: Any) -> Family:
-    """The law of that name.
+    """The law of that name, written with spaces, underscores or hyphens.
 
     >>> family_of("poisson").links
     ('log',)
     """
-    found = _FAMILIES.get(name.replace("_", " ")) if isinstance(name, str) else None
+    plain = re.sub("[_-]", " ", name).strip().lower() if isinstance(name, str) else ""
+    found = _FAMILIES.get(plain)
     if found is None:
+        near = difflib.get_close_matches(plain, _FAMILIES, n=1)
+        meant = _ELSEWHERE.get(plain) or (near[0] if near else None)
+        hint = f" Did you mean {meant!r}?" if meant else ""
         known = ", ".join(map(repr, _FAMILIES))
         why = " Categories of more than two kinds are not served yet." * (name == "categorical")
-        raise InvalidInputError(f"law is one of {known}, got {name!r}.{why}")
+        raise InvalidInputError(f"law is one of {known}, got {name!r}.{hint}{why}")
     return found

@@ -8,6 +8,7 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidInputError
+from noisewise.regressions.families import family_of
 
 M = nw.mechanisms
 TRUTH = 0.6
@@ -203,6 +204,11 @@ def test_a_parameter_of_the_mechanism_may_be_unknown():
         fit({"t": dist.Uniform(0.2, 0.7), "agee": dist.Normal(0, 1)})
 
 
+@pytest.mark.parametrize("name", ["negative binomial", "negative-binomial", "Negative_Binomial"])
+def test_laws_are_named_as_people_type_them(name):
+    assert family_of(name).name == "negative binomial"
+
+
 def with_(**columns):
     return survey().assign(**columns)
 
@@ -236,7 +242,15 @@ MISTAKES = {
     ),
     "unknown law": (
         lambda: nw.regression("answer ~ 1", survey(), law="poison", mechanism=M.Exact()),
-        "law is one of",
+        "Did you mean 'poisson'?",
+    ),
+    "a law by another name": (
+        lambda: nw.regression("answer ~ 1", survey(), law="Logistic", mechanism=M.Exact()),
+        "Did you mean 'bernoulli'?",
+    ),
+    "binomial as in glm": (
+        lambda: nw.regression("answer ~ 1", survey(), law="binomial", mechanism=M.Exact()),
+        'law="bernoulli"',
     ),
     "no tilde": (lambda: forced(survey(), "answer"), "must name an outcome"),
     "a power as in R": (lambda: forced(survey(), "answer ~ I(age^2)"), "has a power with ^"),
