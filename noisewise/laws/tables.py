@@ -41,6 +41,8 @@ _LARGEST = 1e9
 """Largest count in a table: counts and ratios beyond lose digits."""
 _RANGE = 600.0
 """Nats between the terms of a cell, at most: exp(-600) is a number, and so are products with it."""
+_ROOM = 300.0
+"""Log of a sum, relative to its first number, at the likeliest law: overflow, at 709, is far."""
 _ATTEMPTS = 3
 """Units that are tried, each half as far from a cell's first number as the one before, until no
 term before the last is lost.
@@ -148,7 +150,8 @@ def _part(
     length: int,
 ) -> Part | None:
     """Some cells, up to the last number whose term floating point can hold beside the largest; None
-    where one before it cannot be held.
+    where one before it cannot be held, or where the sum would not end, or nearly overflow, at a
+    Poisson law whose mean is the likeliest number.
     """
     low, high, floor = ends
     places = np.arange(length, dtype=np.float64)
@@ -168,7 +171,14 @@ def _part(
         middle = np.where(is_lost, 0.5 * middle, middle)
     if not np.isfinite(top).all() or is_lost.any():
         return None
-    ends_above = np.isneginf(after) & (low + last_place >= high)
+    is_cut = (np.isfinite(logs) & ~inside).any(axis=-1)
+    ends_above = np.isneginf(after) & ~is_cut
+    likely = np.maximum(low + log_eta.argmax(axis=-1), 0.5)
+    tilted = logs - top[..., None] + places * np.log(likely / unit)[..., None]
+    largest = np.where(inside, tilted, -np.inf).max(axis=-1)
+    end = np.take_along_axis(tilted, last_place[..., None], axis=-1)[..., 0]
+    if not ((largest <= _ROOM) & (ends_above | (end <= largest - _FALL))).all():
+        return None
     at_last = np.take_along_axis(log_eta, last_place[..., None], axis=-1)[..., 0] - top
     terms = np.exp(np.where(inside, logs, -np.inf) - top[..., None])
     terms = terms[..., : BLOCK * math.ceil((last_place.max() + 1) / BLOCK)]

@@ -60,6 +60,7 @@ class PerCell(AbstractMechanism):
 
     def __init__(self, mechanisms: Iterable[AbstractMechanism], which: Sequence[int]) -> None:
         parts = _mechanisms(mechanisms)
+        require_few("PerCell", parts)
         self.mechanisms, self.which = _flattened(parts, _which(which, len(parts)))
         require_few("PerCell", self.mechanisms)
         for mechanism, count in zip(self.mechanisms, self._counts, strict=True):

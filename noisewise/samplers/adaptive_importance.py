@@ -156,7 +156,7 @@ def adaptive_importance(
     Raises:
         InvalidInputError: If all weights are zero.
 
-    >>> import numpyro.distributions as dist, noisewise as nw
+    >>> import jax, numpyro.distributions as dist, noisewise as nw
     >>> start = nw.Prior({"a": dist.Normal(0.0, 5.0)})
     >>> target = lambda key, theta: -0.5 * ((theta[:, 0] - 2.0) / 0.1) ** 2
     >>> draws = adaptive_importance(jax.random.key(0), target, start)

@@ -16,6 +16,7 @@ from tests.laws import reference
 from tests.laws.catalogue import GROUPS, NAN, SMALL_SCALES, array
 
 M = nw.mechanisms
+SUPPRESSED = M.Thresholded(M.DiscreteLaplace(scale=30.0), above=450.0)
 RATES = array(3.0, 40.0, 70.0, 20.0, 1e-8)
 NOISE = M.DiscreteLaplace(scale=2.0)
 CASES = {
@@ -307,10 +308,10 @@ def test_privatized_laws_take_it_under_jit(x64_flag, monkeypatch):
 
 
 def test_draws_where_terms_are_small():
-    """e^526 lies between the sum and its first number: weights by themselves overflow there, and
-    draws ended 73 too soon. To five standard errors of 1,000 draws.
+    """e^480 lies between the sum and its first number: weights by themselves overflow there, and
+    draws ended too soon. To five standard errors of 1,000 draws.
     """
-    mechanism, y, rate = M.DiscreteGaussian(scale=200.0), np.array([1000.0]), 900.0
+    mechanism, y, rate = SUPPRESSED, np.array([NAN]), 1000.0
     table = tables.table_for(dist.Poisson(1.0), mechanism, y)
     kind = deviance.ratios_of(dist.Poisson(1.0))
     with jax.enable_x64(True):
@@ -320,7 +321,8 @@ def test_draws_where_terms_are_small():
             jax.vmap(lambda key: table_sums.draw(key, kind, rates, table, None))(keys)
         )
     grid = np.arange(2500.0)
-    weights = stats.poisson.pmf(grid, rate) * np.exp(-0.5 * ((grid - 1000.0) / 200.0) ** 2)
+    log_eta = mechanism.log_prob(np.full((2500, 1), NAN), grid[:, None])
+    weights = stats.poisson.pmf(grid, rate) * np.exp(log_eta - log_eta.max())
     weights = weights / weights.sum()
     mean = weights @ grid
     sd = np.sqrt(weights @ (grid - mean) ** 2)
@@ -329,13 +331,27 @@ def test_draws_where_terms_are_small():
 
 
 def test_sums_near_overflow_are_not_believed_unseen(monkeypatch):
-    """Where it is e^526 times its first number, a sum ends within its table, and is near where tables alone end."""
-    mechanism, y = M.DiscreteGaussian(scale=200.0), np.array([1000.0])
-    table = tables.table_for(dist.Poisson(1.0), mechanism, y)
+    """Where it is e^480 times its first number, a sum ends within its table, and is near where
+    tables alone end.
+    """
+    table = tables.table_for(dist.Poisson(1.0), SUPPRESSED, np.array([NAN]))
     kind = deviance.ratios_of(dist.Poisson(1.0))
     with jax.enable_x64(True):
-        near, far = (jnp.array([rate]) for rate in (900.0, 500.0))
+        near, far = (jnp.array([rate]) for rate in (1000.0, 500.0))
         assert bool(table_sums.falls_short(kind, (near,), table))
         assert not bool(table_sums.falls_short(kind, (far,), table))
         monkeypatch.setattr(table_sums, "_ROOM", np.inf)  # planted
         assert not bool(table_sums.falls_short(kind, (near,), table))
+
+
+def test_no_table_where_it_would_fall_short_at_what_was_released(monkeypatch):
+    """1,000 with noise of sd 200: terms span more than floating point holds. Rounded numbers end by
+    themselves. Planted: tables that are made whatever they are worth.
+    """
+    wide = M.DiscreteGaussian(scale=200.0), np.array([1000.0])
+    assert tables.table_for(dist.Poisson(1.0), *wide) is None
+    (part,) = tables.table_for(dist.Poisson(1.0), M.Rounded(base=3), np.array([600.0])).parts
+    assert np.isneginf(part.last).all()
+    monkeypatch.setattr(tables, "_ROOM", np.inf)
+    monkeypatch.setattr(tables, "_FALL", 0.0)
+    assert tables.table_for(dist.Poisson(1.0), *wide) is not None

@@ -46,7 +46,7 @@ class Metric(eqx.Module):
         >>> metric.to_w(jnp.ones(3)).tolist()
         [1.0, 2.0, 3.0]
         """
-        return Metric(scales, jnp.eye(len(columns), dtype=scales.dtype), columns)
+        return Metric(scales, jnp.eye(len(columns)), columns)
 
     def to_w(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         """Where u lies in w."""
