@@ -122,7 +122,7 @@ class CountSum:
             drawn = table_sums.draw(key, kind, parameters, self._table, otherwise)
         else:
             drawn = self._drawn(key)
-        if self._measured.all():
+        if self._measured.all() or self._tilt is not None:  # a tilted law is drawn by its sum
             return drawn
         return jnp.where(self._measured, drawn, self._free(jax.random.fold_in(key, 1)))
 
@@ -137,7 +137,7 @@ class CountSum:
         return self._filled(free)
 
     def _drawn(self, key: Array) -> Float[Array, "*batch"]:
-        """The same without a table, of cells that were measured."""
+        """The same without a table."""
         if self._size is not None:
             points, log_weights = self._rule().points(self._window(), self._kinks())
             values = at_all(self._log, points) + log_weights
